@@ -1,0 +1,22 @@
+"""The catalogue's tables. Importing this package registers all of them on the metadata."""
+
+from __future__ import annotations
+
+from capplan.catalog.tables.accelerators import AcceleratorAliasRow, AcceleratorRow
+from capplan.catalog.tables.mig import MigBoardRow, MigProfileRow, MigProfileStartRow
+from capplan.catalog.tables.models import ModelAliasRow, ModelProfileRow
+from capplan.catalog.tables.offers import CloudInstanceRow, DevicePriceRow
+from capplan.catalog.tables.revision import CatalogRevisionRow
+
+__all__ = [
+    "AcceleratorAliasRow",
+    "AcceleratorRow",
+    "CatalogRevisionRow",
+    "CloudInstanceRow",
+    "DevicePriceRow",
+    "MigBoardRow",
+    "MigProfileRow",
+    "MigProfileStartRow",
+    "ModelAliasRow",
+    "ModelProfileRow",
+]
