@@ -178,7 +178,7 @@ _BEST_SHAPE: Final[Mapping[tuple[str, str], float]] = MappingProxyType(
         ("gaudi3-128gb", "fp8"): 0.769,
     }
 )
-"""Achieved over dense peak at the best shape. V100's were printed as BF16, but only its FP16 tensor cores reach them."""
+"""Achieved over dense peak at the best shape. V100's were printed as BF16, but only FP16 tensor cores reach them."""
 
 _BEST_SHAPE_GENERATION: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
     {
