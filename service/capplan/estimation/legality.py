@@ -1,0 +1,84 @@
+"""Would a replica start? Formats against the hardware, widths against the split, memory against the context."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from capplan.estimation.engine import engine_refusal
+from capplan.estimation.memory import MemoryBreakdown
+from capplan.estimation.replica import Parallelism
+from capplan.hardware.accelerator import Accelerator
+from capplan.hardware.arithmetic import arithmetic_support, kv_cache_support
+from capplan.modeling.costs import ModelCosts
+from capplan.modeling.sharding import tensor_parallel_faults
+from capplan.units import GIB
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """A reason why a layout would not start or is not allowed.
+
+    Attributes:
+        reason: stable UPPER_SNAKE code.
+        description: the reason as a sentence.
+        shortfall: what is missing, negative, in ``unit``; 0 when an amount has no meaning.
+        unit: unit of the shortfall, empty without one.
+    """
+
+    reason: str
+    description: str
+    shortfall: float = 0.0
+    unit: str = ""
+
+
+def device_faults(model: ModelCosts, accelerator: Accelerator) -> tuple[Fault, ...]:
+    """Whether engine and number formats run on a device at all."""
+    refusal = engine_refusal(accelerator)
+    if refusal is not None:
+        return (Fault("ENGINE_UNSUPPORTED", refusal),)
+    faults = []
+    for storage in dict.fromkeys(gemm.storage for gemm in model.gemms if gemm.active_parameters):
+        support = arithmetic_support(accelerator, storage)
+        if not support.supported:
+            faults.append(Fault("FORMAT_UNSUPPORTED", support.reason))
+    if model.attentions:
+        support = kv_cache_support(accelerator, model.kv_precision)
+        if not support.supported:
+            faults.append(Fault("KV_FORMAT_UNSUPPORTED", support.reason))
+    return tuple(faults)
+
+
+def split_faults(model: ModelCosts, parallelism: Parallelism) -> tuple[Fault, ...]:
+    """Whether the model's widths divide over the ranks."""
+    return tuple(
+        Fault(fault.code.value, fault.sentence) for fault in tensor_parallel_faults(model, parallelism.tensor_parallel)
+    )
+
+
+def memory_faults(memory: MemoryBreakdown, context_tokens: int) -> tuple[Fault, ...]:
+    """Whether the weights fit and one request of the full context fits beside them."""
+    pool, needed = memory.kv_pool_bytes, memory.full_context_request_bytes
+    if pool <= 0:
+        return (
+            Fault(
+                "WEIGHTS_DO_NOT_FIT",
+                f"weights ({memory.weight_bytes / GIB:.2f} GiB), activations ({memory.activation_bytes / GIB:.2f} GiB), "
+                f"graphs and runtime ({(memory.graph_bytes + memory.runtime_bytes) / GIB:.2f} GiB) exceed the budget of "
+                f"{memory.budget_bytes / GIB:.2f} GiB per device by {-pool / GIB:.2f} GiB, before any KV cache; one "
+                f"request of {context_tokens} tokens needs {needed / GIB:.2f} GiB more",
+                float(pool - needed),
+                "bytes_per_device",
+            ),
+        )
+    if needed > pool:
+        return (
+            Fault(
+                "CONTEXT_DOES_NOT_FIT",
+                f"one request of {context_tokens} tokens needs {needed / GIB:.2f} GiB of KV cache per device, "
+                f"{pool / GIB:.2f} GiB are left beside the weights; the longest context that fits is "
+                f"{memory.longest_context_tokens} tokens",
+                float(pool - needed),
+                "bytes_per_device",
+            ),
+        )
+    return ()
