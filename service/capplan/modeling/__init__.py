@@ -1,0 +1,1 @@
+"""What a model is: from a config.json to exact parameters, bytes, cache and FLOP."""

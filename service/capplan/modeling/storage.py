@@ -1,0 +1,93 @@
+"""Storage formats: exactly how many bytes a matrix takes, scales, zero points and group indices included.
+
+Bits per parameter and the exact checks behind them are those of published checkpoints: DeepSeek-V3 (block fp8),
+Granite-3.3-8B-FP8 (per channel), Devstral-Small-2 (static per tensor), Qwen3-32B-AWQ, gpt-oss (mxfp4),
+Qwen3-235B-NVFP4, and the packing rules of AutoGPTQ, compressed-tensors and bitsandbytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+
+def _ceil(value: int, step: int) -> int:
+    return -(-value // step)
+
+
+def _no_scales(inputs: int, outputs: int) -> float:
+    return 0.0
+
+
+def _per_tensor(bytes_per_tensor: int) -> Callable[[int, int], float]:
+    return lambda inputs, outputs: float(bytes_per_tensor)
+
+
+def _per_output_row(bytes_per_row: int) -> Callable[[int, int], float]:
+    return lambda inputs, outputs: float(outputs * bytes_per_row)
+
+
+def _per_block(rows: int, columns: int, bytes_per_block: int) -> Callable[[int, int], float]:
+    return lambda inputs, outputs: float(_ceil(outputs, rows) * _ceil(inputs, columns) * bytes_per_block)
+
+
+def _per_group(
+    group: int, bytes_per_group: float, *, per_tensor: int = 0, per_input: int = 0
+) -> Callable[[int, int], float]:
+    return lambda inputs, outputs: _ceil(inputs, group) * outputs * bytes_per_group + per_tensor + per_input * inputs
+
+
+@dataclass(frozen=True, slots=True)
+class StorageFormat:
+    """One way to store a matrix.
+
+    Attributes:
+        name: key of the table.
+        weight_bits: bits of one weight.
+        scale_bytes: bytes of scales, zero points and indices of one ``(in_features, out_features)`` matrix.
+        arithmetic: number format asked of the tensor cores (weight-only formats multiply in 16 bit).
+        input_granule: a rank's share of the input width must be a multiple of this (group or block along the input).
+        output_granule: the same for the output width.
+    """
+
+    name: str
+    weight_bits: int
+    scale_bytes: Callable[[int, int], float]
+    arithmetic: str
+    input_granule: int = 1
+    output_granule: int = 1
+
+    def matrix_bytes(self, in_features: int, out_features: int) -> int:
+        """Bytes of one matrix, rounded up to whole bytes."""
+        weights = in_features * out_features * self.weight_bits
+        return -(-weights // 8) + round(self.scale_bytes(in_features, out_features))
+
+
+_FORMATS = (
+    StorageFormat("fp32", 32, _no_scales, "fp32"),
+    StorageFormat("tf32", 32, _no_scales, "tf32"),
+    StorageFormat("bf16", 16, _no_scales, "bf16"),
+    StorageFormat("fp16", 16, _no_scales, "fp16"),
+    StorageFormat("fp8_tensor", 8, _per_tensor(4), "fp8"),
+    # A static checkpoint also stores the activation scale of each linear.
+    StorageFormat("fp8_tensor_static", 8, _per_tensor(8), "fp8"),
+    StorageFormat("fp8_channel", 8, _per_output_row(4), "fp8"),
+    StorageFormat("fp8_block", 8, _per_block(128, 128, 4), "fp8", input_granule=128, output_granule=128),
+    StorageFormat("mxfp8", 8, _per_group(32, 1), "fp8", input_granule=32),
+    StorageFormat("int8_channel", 8, _per_output_row(4), "int8"),
+    StorageFormat("gptq_int8_g128", 8, _per_group(128, 3, per_input=4), "bf16", input_granule=128),
+    StorageFormat("bnb_int8", 8, _per_output_row(4), "int8"),
+    StorageFormat("awq_int4_g128", 4, _per_group(128, 2.5), "fp16", input_granule=128),
+    StorageFormat("gptq_int4_g128", 4, _per_group(128, 2.5, per_input=4), "fp16", input_granule=128),
+    StorageFormat("w4a16_g128", 4, _per_group(128, 2), "bf16", input_granule=128),
+    StorageFormat("w4a16_g32", 4, _per_group(32, 2), "bf16", input_granule=32),
+    StorageFormat("mxfp4", 4, _per_group(32, 1), "bf16", input_granule=32),
+    StorageFormat("nvfp4", 4, _per_group(16, 1, per_tensor=8), "fp4", input_granule=16),
+    # bitsandbytes counts blocks of 64 over the flattened matrix.
+    StorageFormat("bnb_nf4", 4, lambda i, o: _ceil(i * o, 64) * 4.0, "bf16"),
+    StorageFormat("bnb_nf4_double", 4, lambda i, o: _ceil(i * o, 64) + _ceil(_ceil(i * o, 64), 256) * 4.0, "bf16"),
+)
+
+STORAGE_FORMATS: Mapping[str, StorageFormat] = MappingProxyType({f.name: f for f in _FORMATS})
+"""All storage formats by name."""
