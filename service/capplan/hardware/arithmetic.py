@@ -180,18 +180,20 @@ _KV_RULES: Final[Mapping[str, tuple[_Rule, ...]]] = MappingProxyType(
 _ALIASES: Final[Mapping[str, str]] = MappingProxyType(
     {
         "fp8_tensor": "fp8",
+        "fp8_tensor_static": "fp8",
         "fp8_channel": "fp8",
-        "fp8_w8a8": "fp8",
-        "w8a8_int8": "int8",
-        "int8_w8a8": "int8",
-        "int4": "w4a16",
-        "nf4": "bitsandbytes",
-        "gptq_int4": "gptq",
-        "gptq_int8": "gptq",
-        "awq_int4": "awq",
-        "w4a16_nvfp4": "nvfp4_w4a16",
+        "int8_channel": "int8",
+        "awq_int4_g128": "awq",
+        "gptq_int4_g128": "gptq",
+        "gptq_int8_g128": "gptq",
+        "w4a16_g128": "w4a16",
+        "w4a16_g32": "w4a16",
+        "bnb_nf4": "bitsandbytes",
+        "bnb_nf4_double": "bitsandbytes",
+        "bnb_int8": "bitsandbytes",
     }
 )
+"""Storage formats that differ in scales and groups only, by the kernel family that runs them."""
 
 STORAGE_FORMATS: Final[tuple[str, ...]] = tuple(sorted({*_RULES, *_ALIASES}))
 """Every storage format the table knows, by the names :func:`arithmetic_support` accepts."""
@@ -263,18 +265,22 @@ def _answer(
         known = sorted(STORAGE_FORMATS if table is _RULES else table)
         raise UnsupportedPrecisionError.single(field, f"{name!r} is unknown; known formats: {', '.join(known)}")
     family, capability = _family(accelerator), compute_capability(accelerator)
-    where = f"{accelerator.product_name} ({family}{'' if capability is None else f' {capability}'})"
     rule = next((rule for rule in rules if rule.covers(family, capability)), None)
     if rule is None:
-        return _unsupported(f"no known kernel runs {name} on {where}")
+        return _unsupported(accelerator, name, "no known kernel runs it there")
     if rule.mode is ArithmeticMode.UNSUPPORTED:
-        return _unsupported(f"{name} on {where}: {rule.reason}")
+        return _unsupported(accelerator, name, rule.reason)
     arithmetic = sixteen_bit_arithmetic(accelerator) if rule.arithmetic == _SIXTEEN_BIT else rule.arithmetic
     if arithmetic is None or not accelerator.peak_flop_per_s.get(arithmetic):
         listed = ", ".join(sorted(key for key, peak in accelerator.peak_flop_per_s.items() if peak)) or "none"
-        return _unsupported(f"{name} on {where} needs a {arithmetic or '16-bit'} peak; the catalogue lists: {listed}")
+        return _unsupported(
+            accelerator, name, f"it needs a {arithmetic or '16-bit'} peak, and the catalogue lists: {listed}"
+        )
     return ArithmeticSupport(rule.mode, arithmetic, rule.reason)
 
 
-def _unsupported(reason: str) -> ArithmeticSupport:
-    return ArithmeticSupport(ArithmeticMode.UNSUPPORTED, "", reason)
+def _unsupported(accelerator: Accelerator, name: str, why: str) -> ArithmeticSupport:
+    generation = " ".join(filter(None, (accelerator.architecture, accelerator.compute_capability)))
+    return ArithmeticSupport(
+        ArithmeticMode.UNSUPPORTED, "", f"{name} on {accelerator.product_name} ({generation}): {why}"
+    )

@@ -235,29 +235,28 @@ def efficiency(accelerator: Accelerator, arithmetic: str) -> Efficiency:
     Looked up for the product, then for its generation (the mean of its measured products), then a default. FP16 shares
     BF16's figures, INT8 shares FP8's (the same tensor-core rate); TF32 and FP32 share BF16's, as nobody swept them.
     """
+    generation = accelerator.architecture
+    if generation == "ampere" and accelerator.compute_capability == "8.6":
+        generation = "ampere-8.6"  # GA10x parts have little in common with A100 and A30
+    return _efficiency(accelerator.sku, generation, arithmetic)
+
+
+@lru_cache(maxsize=1024)
+def _efficiency(sku: str, generation: str, arithmetic: str) -> Efficiency:
     key = {"fp16": "bf16", "tf32": "bf16", "fp32": "bf16", "int8": "fp8"}.get(arithmetic, arithmetic)
-    compute, half_rate, source = _compute(accelerator, arithmetic, key)
-    weights = _memory(accelerator, "weights")
-    low_bit = _LOW_BIT_WEIGHT_READ.get((accelerator.architecture, key))
+    compute, half_rate, source = _compute(sku, generation, arithmetic, key)
+    low_bit = _LOW_BIT_WEIGHT_READ.get((generation, key))
     return Efficiency(
-        memory_fraction=weights if low_bit is None else low_bit,
-        kv_memory_fraction=_memory(accelerator, "kv_bf16"),
-        kv_fp8_memory_fraction=_memory(accelerator, "kv_fp8"),
+        memory_fraction=_memory(sku, generation, "weights") if low_bit is None else low_bit,
+        kv_memory_fraction=_memory(sku, generation, "kv_bf16"),
+        kv_fp8_memory_fraction=_memory(sku, generation, "kv_fp8"),
         compute_fraction=compute,
         half_rate_tokens=half_rate,
-        sustained_share=_SUSTAINED.get((accelerator.architecture, key), _DEFAULT_SUSTAINED),
+        sustained_share=_SUSTAINED.get((generation, key), _DEFAULT_SUSTAINED),
         source=source,
     )
 
 
-def _generation(accelerator: Accelerator) -> str:
-    """Architecture, with GA10x parts (compute capability 8.6) kept apart from A100 and A30."""
-    if accelerator.architecture == "ampere" and accelerator.compute_capability == "8.6":
-        return "ampere-8.6"
-    return accelerator.architecture
-
-
-@lru_cache(maxsize=256)
 def _generation_gemm(generation: str, key: str) -> _Gemm | None:
     """Mean of the generation's swept products in one arithmetic."""
     found = [m.gemm[key] for m in _MEASURED.values() if m.architecture == generation and key in m.gemm]
@@ -266,56 +265,53 @@ def _generation_gemm(generation: str, key: str) -> _Gemm | None:
     return _Gemm(fmean(gemm.small for gemm in found), fmean(gemm.large for gemm in found))
 
 
-@lru_cache(maxsize=256)
 def _default_half_rate(key: str) -> float:
     """Median over every swept product in the arithmetic, over all arithmetics when none was swept in it."""
     gemms = [m.gemm[key] for m in _MEASURED.values() if key in m.gemm]
     return median(gemm.half_rate_tokens for gemm in gemms or [g for m in _MEASURED.values() for g in m.gemm.values()])
 
 
-def _compute(accelerator: Accelerator, arithmetic: str, key: str) -> tuple[float, float, str]:
+def _compute(sku: str, generation: str, arithmetic: str, key: str) -> tuple[float, float, str]:
     """Compute fraction, half-rate tokens and their source."""
-    generation = _generation(accelerator)
-    product = _MEASURED.get(accelerator.sku)
+    product = _MEASURED.get(sku)
     if product is not None and key in product.gemm:
         gemm = product.gemm[key]
-        return gemm.compute_fraction, gemm.half_rate_tokens, f"{accelerator.sku}: {_AIC}"
+        return gemm.compute_fraction, gemm.half_rate_tokens, f"{sku}: {_AIC}"
     pooled = _generation_gemm(generation, key)
     half_rate = _default_half_rate(key) if pooled is None else pooled.half_rate_tokens
     tail = 1.0 + half_rate / _LARGE_M
     for name in (arithmetic, key):
-        best = _BEST_SHAPE.get((accelerator.sku, name))
+        best = _BEST_SHAPE.get((sku, name))
         if best is not None:
-            return best * _MEDIAN_OF_BEST[key] * tail, half_rate, f"{accelerator.sku}: {_MAMF}"
+            return best * _MEDIAN_OF_BEST[key] * tail, half_rate, f"{sku}: {_MAMF}"
     if pooled is not None:
-        capped = _power_capped_share(accelerator, generation)
+        capped = _power_capped_share(sku, generation)
         return pooled.compute_fraction * capped, half_rate, f"mean of {generation}: {_AIC}"
     relatives = [
-        _BEST_SHAPE[sku, name]
-        for sku in _BEST_SHAPE_GENERATION.get(generation, ())
+        _BEST_SHAPE[relative, name]
+        for relative in _BEST_SHAPE_GENERATION.get(generation, ())
         for name in dict.fromkeys((arithmetic, key))
-        if (sku, name) in _BEST_SHAPE
+        if (relative, name) in _BEST_SHAPE
     ]
     if relatives:
         return fmean(relatives) * _MEDIAN_OF_BEST[key] * tail, half_rate, f"mean of {generation}: {_MAMF}"
-    if accelerator.architecture in _CPU_ARCHITECTURES:
+    if generation in _CPU_ARCHITECTURES:
         return _CPU_COMPUTE, half_rate, "default"
     return _DEFAULT_COMPUTE.get(key, _DEFAULT_COMPUTE_OTHER), half_rate, "default"
 
 
-def _power_capped_share(accelerator: Accelerator, generation: str) -> float:
+def _power_capped_share(sku: str, generation: str) -> float:
     """How far a product's BF16 result lies below its generation's, at most 1.
 
     A lower power cap or clock (H100 PCIe and NVL) holds back the arithmetics nobody measured there by as much.
     """
-    own, pooled = _BEST_SHAPE.get((accelerator.sku, "bf16")), _generation_gemm(generation, "bf16")
+    own, pooled = _BEST_SHAPE.get((sku, "bf16")), _generation_gemm(generation, "bf16")
     return 1.0 if own is None or pooled is None else min(1.0, own * _MEDIAN_OF_BEST["bf16"] / pooled.large)
 
 
-def _memory(accelerator: Accelerator, what: str) -> float:
+def _memory(sku: str, generation: str, what: str) -> float:
     """Achieved share of bandwidth, reading ``weights``, ``kv_bf16`` or ``kv_fp8``: product, generation, default."""
-    generation = _generation(accelerator)
-    product = _MEASURED.get(accelerator.sku)
+    product = _MEASURED.get(sku)
     own: float | None = getattr(product, what, None)
     if own is not None:
         return own
@@ -327,6 +323,6 @@ def _memory(accelerator: Accelerator, what: str) -> float:
     if relatives:
         return fmean(relatives)
     if what == "kv_fp8":
-        return _DEFAULT_KV_FP8_OF_KV * _memory(accelerator, "kv_bf16")
+        return _DEFAULT_KV_FP8_OF_KV * _memory(sku, generation, "kv_bf16")
     stream = _STREAM_GENERATION.get(generation)
     return _DEFAULT_MEMORY if stream is None else stream * _WEIGHT_READ_OF_STREAM

@@ -22,7 +22,8 @@ class SliceDevice:
         bandwidth_bytes_per_s: memory bandwidth; the split by memory units is clean (A30 1g measured 196 of 786 GB/s).
         sm_count: streaming multiprocessors of a full compute instance; the double-memory 1g profile can also be given
             a smaller one, which some tools create.
-        peak_flop_per_s: dense peak by arithmetic, scaled by SM count (not by slices: A100's 7g has 98 of 108 SM).
+        compute_share: SM count over that of the whole device (A100's 7g has 98 of 108).
+        peak_flop_per_s: dense peak by arithmetic, times the compute share.
         power_share: share of the board's power an instance is accounted for, by compute slices. Power is not
             partitioned: neighbours share one cap (about 5 % throttling was seen).
     """
@@ -32,6 +33,7 @@ class SliceDevice:
     memory_bytes: int
     bandwidth_bytes_per_s: float
     sm_count: int
+    compute_share: float
     peak_flop_per_s: Mapping[str, float]
     power_share: float
 
@@ -60,8 +62,8 @@ class SliceDevice:
         )
 
 
-def mig_slice_device(accelerator: Accelerator, board: MigBoard, profile_id: int) -> SliceDevice:
-    """One instance of a profile as a device.
+def slice_device(accelerator: Accelerator, board: MigBoard, profile: MigProfile) -> SliceDevice:
+    """One instance of one of the board's profiles as a device.
 
     Raises:
         NotFoundError: the board has no such profile.
@@ -72,7 +74,8 @@ def mig_slice_device(accelerator: Accelerator, board: MigBoard, profile_id: int)
         raise InvalidInputError.single(
             "mig_board", f"{accelerator.sku} has MIG tables {accelerator.mig_board or 'of no board'}, not {board.board}"
         )
-    profile = board.profile(profile_id)
+    if board.profile(profile.profile_id) != profile:
+        raise InvalidInputError.single("mig_profile", f"{profile.name} is not what {board.board} has under this id")
     missing = [
         FieldViolation(field, f"{what} of {profile.name} on {board.display_name} was not published; supply it measured")
         for field, what, value in (
@@ -92,6 +95,7 @@ def mig_slice_device(accelerator: Accelerator, board: MigBoard, profile_id: int)
         memory_bytes=profile.memory_bytes,
         bandwidth_bytes_per_s=accelerator.memory_bandwidth_bytes_per_s * profile.memory_slices / board.grid_units,
         sm_count=profile.sm_count,
+        compute_share=share,
         peak_flop_per_s=MappingProxyType({key: peak * share for key, peak in accelerator.peak_flop_per_s.items()}),
         power_share=profile.compute_slices / board.compute_slices,
     )
