@@ -103,7 +103,7 @@ def upgrade() -> None:
         sa.Column("memory_technology", sa.String(length=32), nullable=False),
         sa.Column("memory_bandwidth_bytes_per_s", sa.Double(), nullable=False),
         sa.Column("sm_count", sa.Integer(), nullable=True),
-        sa.Column("clock_mhz", sa.Integer(), nullable=True),
+        sa.Column("boost_clock_mhz", sa.Integer(), nullable=True),
         sa.Column("l2_bytes", sa.BigInteger(), nullable=True),
         sa.Column("peak_fp64_flop_per_s", sa.Double(), nullable=True),
         sa.Column("peak_fp32_flop_per_s", sa.Double(), nullable=True),
@@ -146,7 +146,9 @@ def upgrade() -> None:
             "(memory_bytes IS NULL) = (memory_basis IS NULL)", name=op.f("ck_accelerators_memory_has_a_basis")
         ),
         sa.CheckConstraint("board_power_w BETWEEN 1 AND 100000", name=op.f("ck_accelerators_board_power_w_in_range")),
-        sa.CheckConstraint("clock_mhz BETWEEN 100 AND 10000", name=op.f("ck_accelerators_clock_mhz_in_range")),
+        sa.CheckConstraint(
+            "boost_clock_mhz BETWEEN 100 AND 10000", name=op.f("ck_accelerators_boost_clock_mhz_in_range")
+        ),
         sa.CheckConstraint("edited OR NOT retired", name=op.f("ck_accelerators_retired_by_an_operator")),
         sa.CheckConstraint("idle_power_w BETWEEN 1 AND 100000", name=op.f("ck_accelerators_idle_power_w_in_range")),
         sa.CheckConstraint(
@@ -305,7 +307,11 @@ def upgrade() -> None:
         sa.CheckConstraint("length(trim(folded)) > 0", name=op.f("ck_model_aliases_folded_not_blank")),
         sa.CheckConstraint("length(trim(source)) > 0", name=op.f("ck_model_aliases_source_not_blank")),
         sa.ForeignKeyConstraint(
-            ["name"], ["model_profiles.name"], name=op.f("fk_model_aliases_name_model_profiles"), ondelete="CASCADE"
+            ["name"],
+            ["model_profiles.name"],
+            name=op.f("fk_model_aliases_name_model_profiles"),
+            onupdate="CASCADE",
+            ondelete="CASCADE",
         ),
         sa.PrimaryKeyConstraint("folded", name=op.f("pk_model_aliases")),
     )

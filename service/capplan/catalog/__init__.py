@@ -1,0 +1,1 @@
+"""The catalogue: accelerators, MIG boards, prices and model profiles in SQL, with an immutable view of them."""

@@ -47,7 +47,7 @@ class AcceleratorRow(Provenance, Base):
     memory_technology: Mapped[str] = mapped_column(String(32))
     memory_bandwidth_bytes_per_s: Mapped[float] = mapped_column(Double)
     sm_count: Mapped[int | None]
-    clock_mhz: Mapped[int | None]
+    boost_clock_mhz: Mapped[int | None]
     l2_bytes: Mapped[int | None] = mapped_column(BigInteger)
     peak_fp64_flop_per_s: Mapped[float | None] = mapped_column(Double)
     peak_fp32_flop_per_s: Mapped[float | None] = mapped_column(Double)
@@ -86,7 +86,7 @@ class AcceleratorRow(Provenance, Base):
         CheckConstraint("(memory_bytes IS NULL) = (memory_basis IS NULL)", "memory_has_a_basis"),
         between("memory_bandwidth_bytes_per_s", _GIGA, _PETA),
         at_least("sm_count", 1),
-        between("clock_mhz", 100, 10_000),
+        between("boost_clock_mhz", 100, 10_000),
         between("l2_bytes", 1 << 10, 100e9),
         *(between(f"peak_{name}_flop_per_s", _GIGA, 1e18) for name in ARITHMETIC_FORMATS),
         between("sparsity_multiplier", 1, 4),

@@ -11,7 +11,15 @@ from typing import Final
 from sqlalchemy import BigInteger, CheckConstraint, ForeignKeyConstraint, String, Text, UniqueConstraint
 from sqlalchemy.orm import Mapped, mapped_column
 
-from capplan.catalog.tables.columns import Provenance, at_least, between, driver_branch, not_blank, one_of, provenance_checks
+from capplan.catalog.tables.columns import (
+    Provenance,
+    at_least,
+    between,
+    driver_branch,
+    not_blank,
+    one_of,
+    provenance_checks,
+)
 from capplan.database import Base
 
 MIG_CONFIDENCES: Final = ("measured", "partly-measured", "names-documented", "unverified")

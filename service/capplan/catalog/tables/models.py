@@ -55,6 +55,8 @@ class ModelAliasRow(Provenance, Base):
 
     folded: Mapped[str] = mapped_column(String(128), primary_key=True)
     alias: Mapped[str] = mapped_column(String(128))
-    name: Mapped[str] = mapped_column(ForeignKey("model_profiles.name", ondelete="CASCADE"), index=True)
+    name: Mapped[str] = mapped_column(
+        ForeignKey("model_profiles.name", onupdate="CASCADE", ondelete="CASCADE"), index=True
+    )
 
     __table_args__ = (not_blank("folded"), not_blank("alias"), *provenance_checks())

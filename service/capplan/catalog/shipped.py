@@ -1,0 +1,143 @@
+"""The facts that come with the package: data files under ``catalog/data``, read into rows of the catalogue's tables."""
+
+from __future__ import annotations
+
+import csv
+import datetime
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from importlib.resources import files
+from typing import Any, Final
+
+from sqlalchemy import Date, Double, Integer, Table
+from sqlalchemy.types import TypeEngine
+
+from capplan.catalog.names import fold_accelerator_name, fold_model_name
+from capplan.catalog.repository import table_of
+from capplan.catalog.tables import (
+    AcceleratorAliasRow,
+    AcceleratorRow,
+    CloudInstanceRow,
+    DevicePriceRow,
+    MigBoardRow,
+    MigProfileRow,
+)
+
+Values = dict[str, Any]
+"""One row, by column."""
+
+_MODEL_COLUMNS: Final = (
+    "name",
+    "family",
+    "source",
+    "total_parameters",
+    "parameters_source",
+    "confidence",
+    "facts",
+    "cache_bytes_per_token_16bit",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ShippedCatalog:
+    """Rows as the package ships them, without the operator's marks.
+
+    Attributes:
+        mig_profile_starts: legal starts by (board, profile id).
+    """
+
+    accelerators: tuple[Values, ...]
+    accelerator_aliases: tuple[Values, ...]
+    mig_boards: tuple[Values, ...]
+    mig_profiles: tuple[Values, ...]
+    mig_profile_starts: Mapping[tuple[str, int], tuple[int, ...]]
+    device_prices: tuple[Values, ...]
+    cloud_instances: tuple[Values, ...]
+    model_profiles: tuple[Values, ...]
+    model_aliases: tuple[Values, ...]
+
+
+def read_shipped() -> ShippedCatalog:
+    """Read every data file of the package.
+
+    Raises:
+        ValueError: a file does not have the table's columns, or a cell not the column's type; the package is broken.
+    """
+    boards = tuple(_csv_rows("mig_boards.csv", table_of(MigBoardRow)))
+    grids = {board["board"]: board["grid_units"] for board in boards}
+    profiles, starts = [], {}
+    for row in _csv_rows("mig_profiles.csv", table_of(MigProfileRow), derived=("grid_units",), extra=("starts",)):
+        listed = row.pop("starts")
+        starts[row["board"], row["profile_id"]] = tuple(sorted(int(start) for start in listed.split()))
+        profiles.append(row | {"grid_units": grids[row["board"]]})
+    models, model_aliases = _models()
+    return ShippedCatalog(
+        accelerators=tuple(_csv_rows("accelerators.csv", table_of(AcceleratorRow))),
+        accelerator_aliases=tuple(
+            row | {"folded": fold_accelerator_name(row["alias"])}
+            for row in _csv_rows("accelerator_aliases.csv", table_of(AcceleratorAliasRow), derived=("folded",))
+        ),
+        mig_boards=boards,
+        mig_profiles=tuple(profiles),
+        mig_profile_starts=starts,
+        device_prices=tuple(_csv_rows("device_prices.csv", table_of(DevicePriceRow))),
+        cloud_instances=tuple(_csv_rows("cloud_instances.csv", table_of(CloudInstanceRow))),
+        model_profiles=models,
+        model_aliases=model_aliases,
+    )
+
+
+def _csv_rows(name: str, table: Table, derived: tuple[str, ...] = (), extra: tuple[str, ...] = ()) -> Iterator[Values]:
+    """Rows of one file, cells in the type of their column; an empty cell is a missing fact.
+
+    Args:
+        name: the file.
+        table: whose columns it must have, except the operator's marks.
+        derived: columns the file leaves out, because they follow from others.
+        extra: columns of the file that the table does not have; their cells stay text.
+    """
+    columns = {column.name: column for column in table.columns if column.name not in {"edited", "retired", *derived}}
+    parsers = {column.name: _parser(column.type) for column in columns.values()}
+    text = (files("capplan.catalog") / "data" / name).read_text(encoding="utf-8")
+    reader = csv.DictReader(text.splitlines())
+    expected = {*columns, *extra}
+    if set(reader.fieldnames or ()) != expected:
+        raise ValueError(f"{name}: columns {sorted(expected ^ set(reader.fieldnames or ()))} are missing or unknown")
+    for line, record in enumerate(reader, start=2):
+        row: Values = {}
+        for column, cell in record.items():
+            try:
+                row[column] = cell if column in extra else parsers[column](cell) if cell else None
+            except ValueError as error:
+                raise ValueError(f"{name}, line {line}, {column}: {error}") from None
+        yield row
+
+
+def _parser(column_type: TypeEngine[Any]) -> Callable[[str], Any]:
+    if isinstance(column_type, Integer):
+        return int
+    if isinstance(column_type, Double):
+        return float
+    if isinstance(column_type, Date):
+        return datetime.date.fromisoformat
+    return str
+
+
+def _models() -> tuple[tuple[Values, ...], tuple[Values, ...]]:
+    """Rows of the model profiles and of their aliases."""
+    profiles, aliases = [], []
+    file = files("capplan.catalog") / "data" / "model_profiles.jsonl"
+    if not file.is_file():
+        return (), ()
+    for line in file.read_text(encoding="utf-8").splitlines():
+        record = json.loads(line)
+        as_of = datetime.date.fromisoformat(record["as_of"])
+        folded = fold_model_name(record["name"])
+        profiles.append({key: record.get(key) for key in _MODEL_COLUMNS} | {"folded": folded, "as_of": as_of})
+        aliases += [
+            {"folded": fold_model_name(alias), "alias": alias, "name": record["name"]}
+            | {"source": record["source"], "as_of": as_of}
+            for alias in record["aliases"]
+        ]
+    return tuple(profiles), tuple(aliases)

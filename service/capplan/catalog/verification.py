@@ -1,0 +1,45 @@
+"""Checks of shipped facts beyond what a constraint on one row can say."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+from capplan.catalog.conversion import Row, to_mig_board_record
+from capplan.catalog.names import fold_accelerator_name
+from capplan.catalog.shipped import ShippedCatalog
+from capplan.errors import FieldViolation, InvalidInputError
+from capplan.hardware.mig import check_board
+
+
+def verify_shipped(facts: ShippedCatalog) -> None:
+    """Refuse facts that contradict each other.
+
+    Raises:
+        InvalidInputError: with every fault found.
+    """
+    faults = [*_board_faults(facts), *_alias_faults(facts)]
+    if faults:
+        raise InvalidInputError(faults)
+
+
+def _board_faults(facts: ShippedCatalog) -> list[FieldViolation]:
+    profiles: defaultdict[str, list[tuple[Row, tuple[int, ...]]]] = defaultdict(list)
+    for row in facts.mig_profiles:
+        profiles[row["board"]].append((row, facts.mig_profile_starts[row["board"], row["profile_id"]]))
+    records = [to_mig_board_record(board, profiles[board["board"]]) for board in facts.mig_boards]
+    return [fault for record in records if record.tables is not None for fault in check_board(record.tables)]
+
+
+def _alias_faults(facts: ShippedCatalog) -> list[FieldViolation]:
+    """An alias must not be listed twice, nor take another accelerator's own name."""
+    owners = {fold_accelerator_name(row["sku"]): row["sku"] for row in facts.accelerators}
+    faults = []
+    for row in facts.accelerator_aliases:
+        owner = owners.setdefault(row["folded"], row["sku"])
+        if owner != row["sku"]:
+            faults.append(
+                FieldViolation(
+                    f"accelerator_aliases[{row['alias']}]", f"means {row['sku']}, but is a name of {owner} already"
+                )
+            )
+    return faults
