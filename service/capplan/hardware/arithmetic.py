@@ -120,7 +120,11 @@ _RULES: Final[Mapping[str, tuple[_Rule, ...]]] = MappingProxyType(
             _Rule("cdna3", "fp8"),
             _Rule("cdna4", "fp8"),
         ),
-        "mxfp8": (_Rule("nvidia", "fp8", low=10.0), _Rule("cdna4", "fp8")),
+        "mxfp8": (
+            _Rule("nvidia", "fp8", low=10.0),
+            _weight_only("nvidia", _MARLIN, low=8.0, high=10.0),  # MiniMax-M3-MXFP8 is served on 8 H100 (InferenceX)
+            _Rule("cdna4", "fp8"),
+        ),
         "int8": (
             _no_kernel("nvidia", "vLLM has no INT8 W8A8 kernel for compute capability 10.0 and later", low=10.0),
             _Rule("nvidia", "int8", low=7.5),

@@ -20,6 +20,8 @@ from capplan.errors import FieldViolation, InvalidInputError, NotFoundError
 FOUR_PLUS_THREE_DRIVER_BRANCH = 510
 """First driver branch that allows a 4-slice and a 3-slice instance on one 7-slice GPU (mig-parted issue 100)."""
 
+_RESET_PRODUCTS = frozenset({"a100", "a800", "a30"})
+
 
 @dataclass(frozen=True, slots=True)
 class MigProfile:
@@ -105,6 +107,11 @@ class MigBoard:
             str(profile_id),
             (f"{profile.profile_id} ({profile.name})" for profile in self.profiles),
         )
+
+    @property
+    def needs_reset_to_toggle(self) -> bool:
+        """Whether switching MIG mode needs a GPU reset: on A100, A800 and A30; Hopper and later switch without."""
+        return self.board.split("-", 1)[0] in _RESET_PRODUCTS
 
     @property
     def whole_gpu_profile(self) -> MigProfile | None:

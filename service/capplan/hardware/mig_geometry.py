@@ -188,6 +188,23 @@ def can_place(
     return bool(legal_starts(board, profile_id, placed, driver_branch))
 
 
+def most_additional(
+    board: MigBoard, profile_id: int, placed: tuple[MigInstance, ...] = (), driver_branch: int | None = None
+) -> int:
+    """How many more instances of one profile fit beside what is placed. Errors as :func:`legal_starts`.
+
+    The instances are intervals of one length, for which taking the lowest free start first is optimal; the other
+    limits (count, media engines) do not depend on where they sit.
+    """
+    board.profile(profile_id)
+    tables = _tables(board, driver_branch)
+    state = occupied = _state(tables, placed)
+    for slot, (profile, _, _) in enumerate(tables.slots):
+        if board.profiles[profile].profile_id == profile_id and tables.admits(state, slot):
+            state = (*state, slot)
+    return len(state) - len(occupied)
+
+
 def completions(
     board: MigBoard, placed: tuple[MigInstance, ...] = (), driver_branch: int | None = None
 ) -> tuple[tuple[MigInstance, ...], ...]:
