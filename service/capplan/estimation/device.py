@@ -10,8 +10,8 @@ from capplan.hardware.mig_device import slice_device
 
 _RESERVED_SHARE = 0.0055
 _RESERVED_MIN_BYTES = int(0.4 * (1 << 30))
-# CUDA sees less than the driver tool prints: 79.18 of 79.65 GiB on H100-80GB, 23.58 of 24.0 on RTX 3090, 139.72 of 140.4
-# on H20-141GB (device totals in published vLLM start-up logs).
+# CUDA sees less than the driver tool prints: 79.18 of 79.65 GiB on H100-80GB, 23.58 of 24.0 on RTX 3090, 139.72 of
+# 140.4 on H20-141GB (device totals in published vLLM start-up logs).
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """Inference engines by version: what their settings mean, default to, and cost in memory.
 
-The figures are vLLM's, from its release sources (``vllm/engine/arg_utils.py``, ``vllm/config``, ``vllm/v1/worker/gpu_worker.py``
-at the tags named below) and from published start-up logs; each field says which.
+The figures are vLLM's, from its release sources (``vllm/engine/arg_utils.py``, ``vllm/config``,
+``vllm/v1/worker/gpu_worker.py`` at the tags named below) and from published start-up logs; each field says which.
 """
 
 from __future__ import annotations
@@ -122,7 +122,8 @@ def engine_profile(choice: EngineChoice) -> tuple[EngineProfile, str]:
     if not _parse_version(OLDEST_VLLM) <= version <= _parse_version(NEWEST_VLLM):
         raise InvalidInputError.single(
             "constraints.engine.version",
-            f"vLLM {choice.version} is not modelled; accepted: {OLDEST_VLLM} (the first with the V1 engine) to {NEWEST_VLLM}",
+            f"vLLM {choice.version} is not modelled; accepted: {OLDEST_VLLM} (the first with the V1 engine) to "
+            f"{NEWEST_VLLM}",
         )
     profile = max((p for p in _VLLM if p.since <= version), key=lambda p: p.since)
     return profile, f"{version[0]}.{version[1]}"
@@ -147,7 +148,8 @@ def resolve_settings(choice: EngineChoice, accelerator: Accelerator, device_byte
     """Fills in what the engine would default to on a device.
 
     The caps are vLLM's API-server defaults by device memory: 1,024 sequences and 8,192 tokens from 70 GiB on (16,384
-    tokens from 160 GiB on since 0.28), else 256 and 2,048; an A100 always counts as small (``vllm/engine/arg_utils.py``).
+    tokens from 160 GiB on since 0.28), else 256 and 2,048; an A100 always counts as small
+    (``vllm/engine/arg_utils.py``).
 
     Args:
         choice: what the caller pinned.

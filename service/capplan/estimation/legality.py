@@ -62,8 +62,9 @@ def memory_faults(memory: MemoryBreakdown, context_tokens: int) -> tuple[Fault, 
         return (
             Fault(
                 "WEIGHTS_DO_NOT_FIT",
-                f"weights ({memory.weight_bytes / GIB:.2f} GiB), activations ({memory.activation_bytes / GIB:.2f} GiB), "
-                f"graphs and runtime ({(memory.graph_bytes + memory.runtime_bytes) / GIB:.2f} GiB) exceed the budget of "
+                f"weights ({memory.weight_bytes / GIB:.2f} GiB), activations "
+                f"({memory.activation_bytes / GIB:.2f} GiB), graphs and runtime "
+                f"({(memory.graph_bytes + memory.runtime_bytes) / GIB:.2f} GiB) exceed the budget of "
                 f"{memory.budget_bytes / GIB:.2f} GiB per device by {-pool / GIB:.2f} GiB, before any KV cache; one "
                 f"request of {context_tokens} tokens needs {needed / GIB:.2f} GiB more",
                 float(pool - needed),

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 
 from capplan.estimation.device import RankDevice
 from capplan.estimation.engine import EngineSettings
-from capplan.modeling.costs import Component, ModelCosts
+from capplan.modeling.costs import ModelCosts
+from capplan.modeling.linear import Component
 from capplan.modeling.sharding import attention_rank_share, state_bytes_per_rank, weight_bytes_per_rank
 from capplan.units import GIB, MIB
 
@@ -19,7 +20,7 @@ KV_BLOCK_TOKENS = 16
 
 _GRAPH_BASE_BYTES = int(0.2 * GIB)
 _GRAPH_BYTES_PER_LAYER = 14 * MIB
-# Captured graphs: 0.65 GiB with 34 layers (gemma-3-4b on B200) and about 1.3 GiB with 48 to 80 layers (vLLM pull request
+# Captured graphs: 0.65 GiB with 34 layers (gemma-3-4b on B200), about 1.3 GiB with 48 to 80 layers (vLLM pull request
 # 21489; gpustack/runner pull request 251).
 
 _ACTIVATION_WIDTHS = 4

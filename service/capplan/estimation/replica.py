@@ -16,7 +16,8 @@ from capplan.hardware.accelerator import Accelerator
 from capplan.hardware.arithmetic import arithmetic_support, sixteen_bit_arithmetic
 from capplan.hardware.collectives import all_reduce_s
 from capplan.hardware.efficiency import efficiency
-from capplan.modeling.costs import Component, ModelCosts
+from capplan.modeling.costs import ModelCosts
+from capplan.modeling.linear import Component
 from capplan.modeling.sharding import attention_rank_share, gemm_rank_share, state_rank_share
 
 Array = NDArray[np.float64]
@@ -124,7 +125,7 @@ class ReplicaTable:
         return int(self.token_budget.shape[0])
 
     def collective_s(self, tokens: Array) -> Array:
-        """Seconds of all all-reduces of one step over ``tokens`` (C, B); linear in log-log between the grid's points."""
+        """Seconds of all all-reduces of one step over ``tokens`` (C, B); log-log linear between the grid's points."""
         position = np.log2(np.maximum(tokens * self.collective_bytes_per_token, 1.0)) - _MESSAGE_LOG2_BYTES[0]
         position = np.clip(position, 0.0, len(_MESSAGE_LOG2_BYTES) - 1.000001)
         left = position.astype(np.int64)
@@ -132,18 +133,20 @@ class ReplicaTable:
         low, high = self.collective_log_s[rows, left], self.collective_log_s[rows, left + 1]
         with np.errstate(invalid="ignore"):
             time = np.exp(low + (position - left) * (high - low))
-        return self.collectives_per_step * np.nan_to_num(time, nan=0.0)
+        seconds: Array = self.collectives_per_step * np.nan_to_num(time, nan=0.0)
+        return seconds
 
 
 @lru_cache(maxsize=4096)
 def _collective_log_s(accelerator_key: _ByIdentity, ranks: int) -> Array:
     if ranks == 1:
         return np.full(len(_MESSAGE_LOG2_BYTES), -np.inf)
-    return np.log(all_reduce_s(accelerator_key.accelerator, ranks, np.exp2(_MESSAGE_LOG2_BYTES)))
+    times: Array = np.log(all_reduce_s(accelerator_key.accelerator, ranks, np.exp2(_MESSAGE_LOG2_BYTES)))
+    return times
 
 
 class _ByIdentity:
-    """Cache key of an accelerator, whose peak mapping cannot be hashed: its values, compared by identity of the facts."""
+    """Cache key of an accelerator, whose peak mapping cannot be hashed: the facts that all-reduce times depend on."""
 
     __slots__ = ("_key", "accelerator")
 
@@ -218,7 +221,7 @@ def build_table(model: ModelCosts, replicas: Sequence[Replica], priors: StepPrio
     kv_rate, decode_rate, prefill_rate = [], [], []
     for replica in replicas:
         accelerator = replica.device.accelerator
-        arithmetic = sixteen_bit_arithmetic(accelerator)
+        arithmetic = sixteen_bit_arithmetic(accelerator) or "fp32"
         achieved = efficiency(accelerator, arithmetic)
         fp8 = model.kv_precision == "fp8"
         fraction = achieved.kv_fp8_memory_fraction if fp8 else achieved.kv_memory_fraction

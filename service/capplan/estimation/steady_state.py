@@ -68,16 +68,14 @@ class _PrefillMix:
 def prefill_mix(table: ReplicaTable, request: Request, batch: Array) -> _PrefillMix:
     """Spreads the prompt work that sustains ``batch`` running sequences over the steps.
 
-    Each decoded token entails input/output prompt tokens. While fewer than one prompt arrives per step, some steps carry
-    one whole prompt (or one budget of it) and the others none; beyond that every step carries what arrives.
+    Each decoded token entails input/output prompt tokens. While fewer than one prompt arrives per step, some steps
+    carry one whole prompt (or one budget of it) and the others none; beyond that every step carries what arrives.
     """
     budget = table.token_budget
     arriving = batch * request.input_tokens / request.output_tokens
     single = np.minimum(request.input_tokens, budget)
     chunk = np.clip(arriving, single, budget)
-    return _PrefillMix(
-        chunk=chunk, step_share=np.minimum(arriving / chunk, 1.0), budget_share=arriving / budget
-    )
+    return _PrefillMix(chunk=chunk, step_share=np.minimum(arriving / chunk, 1.0), budget_share=arriving / budget)
 
 
 def steady_state(table: ReplicaTable, request: Request, batch: Array) -> SteadyState:
@@ -86,7 +84,7 @@ def steady_state(table: ReplicaTable, request: Request, batch: Array) -> SteadyS
     Args:
         table: C replicas.
         request: mean lengths.
-        batch: (C, B) mean number of decoding sequences, positive; fractions below one are a replica that idles in between.
+        batch: (C, B) mean number of decoding sequences, positive; below one the replica idles in between.
 
     Notes:
         ``TPOT = (1 - f) step(B, 0) + f step(B, chunk)`` with f the share of steps that carry prompt tokens. TTFT is the

@@ -57,7 +57,9 @@ def _gemm(group: GemmGroup, load: StepLoad) -> GroupTime:
     # tokens that meet in one expert's matrix product decide how well it runs
     rows = tokens * share / np.maximum(touched, 1e-12)
     memory = group.bytes * touched / group.memory_rate
-    compute = group.flop_per_token * tokens * (1.0 + group.half_rate_tokens / np.maximum(rows, 1.0)) / group.compute_rate
+    compute = (
+        group.flop_per_token * tokens * (1.0 + group.half_rate_tokens / np.maximum(rows, 1.0)) / group.compute_rate
+    )
     return GroupTime(group.name, memory, compute, _smooth(memory, compute))
 
 

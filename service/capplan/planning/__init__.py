@@ -1,0 +1,1 @@
+"""Planning: which devices, how many, in which layout, and why."""

@@ -81,8 +81,8 @@ def asked_context_tokens(model: ModelCosts, asked: int | None, request: Request)
     """Context every replica must hold for one request.
 
     Raises:
-        InvalidInputError: the asked context exceeds the model's, is shorter than the mean request, or is not given for a
-            model whose config does not say its own.
+        InvalidInputError: the asked context exceeds the model's, is shorter than the mean request, or is not given for
+            a model whose config does not say its own.
     """
     mean = int(request.input_tokens + request.output_tokens)
     limit = model.max_context_tokens

@@ -33,7 +33,7 @@ class Placement:
         binding_constraint: what kept a replica's batch from growing.
         price: price of one device; ``None`` when the catalogue has none.
         cost_usd_per_h: dollars per hour; ``None`` without a price.
-        cost_usd_per_million_output_tokens: dollars per million generated tokens at the target; ``None`` without a price.
+        cost_usd_per_million_output_tokens: dollars per million generated tokens at the target, or ``None``.
         power_w: power draw; ``None`` when the board power is unknown.
         objective_value: what the ranking compared, lower is better.
         explanation: the choice in sentences.

@@ -1,0 +1,135 @@
+"""One given layout: would it start, and what does it do?"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from capplan.errors import InvalidInputError
+from capplan.estimation.device import RankDevice, mig_rank_device, whole_device
+from capplan.estimation.engine import EngineChoice, EngineSettings, resolve_settings
+from capplan.estimation.estimate import Figure, ReplicaEstimate, estimate_replica
+from capplan.estimation.legality import Fault, device_faults, memory_faults, split_faults
+from capplan.estimation.memory import MemoryBreakdown, memory_breakdown
+from capplan.estimation.replica import Parallelism, Replica
+from capplan.estimation.steady_state import Request
+from capplan.hardware.mig import MigProfile
+from capplan.modeling.costs import ModelCosts
+from capplan.planning.candidates import Candidate, asked_context_tokens
+from capplan.planning.query import SupplyItem, Workload
+from capplan.planning.sizing import batch_cap
+
+
+@dataclass(frozen=True, slots=True)
+class DeploymentQuery:
+    """A layout to estimate.
+
+    Attributes:
+        model: the model in its formats.
+        item: the device.
+        mig_profile: slice of the device, ``None`` for the whole.
+        tensor_parallel: ranks of one replica.
+        replica_count: independent replicas.
+        workload: shape of one request.
+        engine: engine and its pinned settings.
+        concurrency: requests in flight over the whole deployment; ``None`` for as many as it holds.
+    """
+
+    model: ModelCosts
+    item: SupplyItem
+    mig_profile: MigProfile | None
+    tensor_parallel: int
+    replica_count: int
+    workload: Workload
+    engine: EngineChoice
+    concurrency: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class DeploymentEstimate:
+    """The answer.
+
+    Attributes:
+        starts: whether every replica would start and hold one request of the full asked context.
+        faults: why not.
+        memory: memory of one rank; ``None`` when the layout fails before memory matters.
+        performance: one replica at the asked concurrency; ``None`` when it does not start.
+        total_output_tokens_per_s: all replicas together; ``None`` when they do not start.
+        settings: engine settings assumed; ``None`` when the device's memory is unknown.
+        context_tokens: context each replica is started with.
+        assumptions: what was assumed, one sentence each.
+    """
+
+    starts: bool
+    faults: tuple[Fault, ...]
+    memory: MemoryBreakdown | None
+    performance: ReplicaEstimate | None
+    total_output_tokens_per_s: Figure | None
+    settings: EngineSettings | None
+    context_tokens: int
+    assumptions: tuple[str, ...]
+
+
+def _rank_device(query: DeploymentQuery) -> RankDevice | Fault:
+    accelerator = query.item.accelerator
+    if query.mig_profile is None:
+        device = whole_device(accelerator)
+        return device or Fault(
+            "MEMORY_UNKNOWN", f"the memory size of {accelerator.product_name} is not in the catalogue"
+        )
+    if query.item.mig_board is None:
+        return Fault("MIG_NOT_AVAILABLE", f"{accelerator.product_name} has no Multi-Instance GPU")
+    if query.tensor_parallel > 1:
+        return Fault("MIG_NEEDS_TENSOR_PARALLEL_1", "instances have no peer access, so a replica is one instance")
+    try:
+        return mig_rank_device(accelerator, query.item.mig_board, query.mig_profile)
+    except InvalidInputError as error:
+        return Fault("MIG_FACTS_UNKNOWN", "; ".join(v.description for v in error.violations))
+
+
+def estimate_deployment(query: DeploymentQuery) -> DeploymentEstimate:
+    """Estimates a layout.
+
+    Raises:
+        InvalidInputError: the engine or its version is not modelled, or the context contradicts the model.
+    """
+    request = Request(query.workload.input_tokens, query.workload.output_tokens)
+    context = asked_context_tokens(query.model, query.workload.max_context_tokens, request)
+    parallelism = Parallelism(tensor_parallel=query.tensor_parallel)
+    notes = list(query.model.assumptions)
+    if query.workload.max_context_tokens is None:
+        notes.append(f"The engine is started with the model's full context of {context} tokens, its default.")
+    device = _rank_device(query)
+    if isinstance(device, Fault):
+        return DeploymentEstimate(False, (device,), None, None, None, None, context, tuple(notes))
+    settings = resolve_settings(query.engine, query.item.accelerator, device.memory_bytes)
+    memory = memory_breakdown(
+        query.model,
+        device,
+        settings,
+        query.tensor_parallel,
+        context_tokens=context,
+        live_tokens=request.live_tokens,
+    )
+    faults = (
+        *device_faults(query.model, query.item.accelerator),
+        *split_faults(query.model, parallelism),
+        *memory_faults(memory, context),
+    )
+    if faults:
+        return DeploymentEstimate(False, faults, memory, None, None, settings, context, tuple(notes))
+    replica = Replica(device, parallelism, settings)
+    cap = batch_cap(Candidate(query.item, replica, memory), request)
+    batch = cap.batch
+    if query.concurrency is not None:
+        batch = query.concurrency / query.replica_count
+        if batch > cap.batch:
+            notes.append(
+                f"{batch:.4g} requests per replica are more than run at once ({cap.batch:.4g}, bound by "
+                f"{cap.binding.replace('_', ' ')}); the rest waits and its wait is not in the TTFT."
+            )
+            batch = cap.batch
+    performance = estimate_replica(query.model, replica, request, float(np.float64(batch)))
+    total = Figure(performance.output_tokens_per_s.value * query.replica_count)
+    return DeploymentEstimate(True, (), memory, performance, total, settings, context, tuple(notes))

@@ -1,0 +1,151 @@
+"""From a replica's steady state to the most it can take, and from the target to how many replicas that is.
+
+Every search runs on fixed dyadic points of log2(batch). A predicate that only gets harder therefore never finds a
+larger batch, which is what makes answers monotone in limits, rates and layers to the last bit.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from capplan.estimation.replica import Array, ReplicaTable
+from capplan.estimation.steady_state import PREFILL_BUDGET_LIMIT, Request, SteadyState, steady_state
+from capplan.planning.candidates import Candidate
+from capplan.planning.query import LatencyLimit, LatencyMetric, Target, TargetKind
+
+MIN_LOG2_BATCH = -12.0
+"""Smallest load looked at: a replica that decodes one sequence for 1/4096 of the time."""
+_MAX_LOG2_BATCH = 12.0
+_ROUNDS = 4
+_POINTS = 15
+# Four rounds of 15 inner points split the range into 16^4 dyadic cells of 0.00037 octaves (0.03 % of the batch).
+
+
+@dataclass(frozen=True, slots=True)
+class BatchCap:
+    """Upper bounds on the running batch of one candidate that hold whatever the latency limits."""
+
+    batch: float
+    binding: str
+
+
+def batch_cap(candidate: Candidate, request: Request) -> BatchCap:
+    """The tightest of: sequences per step, KV pool at the mean live length, and the token budget that prompts need."""
+    settings = candidate.replica.settings
+    budget = PREFILL_BUDGET_LIMIT * settings.max_num_batched_tokens * request.output_tokens / request.input_tokens
+    caps = (
+        BatchCap(float(settings.max_num_seqs), "max_num_seqs"),
+        BatchCap(candidate.memory.max_concurrent_requests, "kv_capacity"),
+        BatchCap(budget, "prefill_saturation"),
+    )
+    return min(caps, key=lambda cap: (cap.batch, cap.binding))
+
+
+def limit_values(state: SteadyState, metric: LatencyMetric) -> Array:
+    """The mean latency a limit is about, (C, B) milliseconds."""
+    return {LatencyMetric.TTFT: state.ttft_ms, LatencyMetric.ITL: state.itl_ms, LatencyMetric.E2E: state.e2e_ms}[metric]
+
+
+def _largest(rows: int, holds: Callable[[Array], NDArray[np.bool_]]) -> Array:
+    """Largest dyadic log2(batch), (rows, 1), at which a predicate that holds up to some batch still holds."""
+    low = np.full((rows, 1), MIN_LOG2_BATCH)
+    width = _MAX_LOG2_BATCH - MIN_LOG2_BATCH
+    fractions = np.arange(1, _POINTS + 1)[None, :] / (_POINTS + 1)
+    for _ in range(_ROUNDS):
+        # a predicate that fails once must not hold again further on
+        good = np.logical_and.accumulate(holds(low + width * fractions), axis=1)
+        width /= _POINTS + 1
+        low = low + width * good.sum(axis=1, keepdims=True)
+    return low
+
+
+@dataclass(frozen=True, slots=True)
+class Capacity:
+    """Highest load of C candidates at which everything asked holds.
+
+    Attributes:
+        batch: (C,) running sequences; 0 where a limit fails even on an idle replica.
+        binding: what kept each batch from growing.
+        floor: (C, L) value of every limit's metric on an all but idle replica, milliseconds.
+    """
+
+    batch: NDArray[np.float64]
+    binding: tuple[str, ...]
+    floor: NDArray[np.float64]
+
+
+def capacities(
+    table: ReplicaTable, candidates: Sequence[Candidate], request: Request, limits: Sequence[LatencyLimit]
+) -> Capacity:
+    """Finds the highest load of every candidate.
+
+    Args:
+        table: the candidates' replicas, in order.
+        candidates: what starts.
+        request: mean lengths.
+        limits: latency limits, all of which hold.
+    """
+    caps = [batch_cap(candidate, request) for candidate in candidates]
+    batch = np.array([cap.batch for cap in caps])
+    binding = [cap.binding for cap in caps]
+    floor = np.zeros((len(candidates), len(limits)))
+    if limits:
+        idle = steady_state(table, request, np.full((table.rows, 1), 2.0**MIN_LOG2_BATCH))
+        for index, limit in enumerate(limits):
+            floor[:, index] = limit_values(idle, limit.metric)[:, 0]
+            largest = _largest(
+                table.rows,
+                lambda log2, limit=limit: (  # type: ignore[misc]
+                    limit_values(steady_state(table, request, np.exp2(log2)), limit.metric) <= limit.limit_ms
+                ),
+            )
+            reached = np.exp2(largest[:, 0])
+            reached[floor[:, index] > limit.limit_ms] = 0.0
+            for row in np.flatnonzero(reached < batch):
+                batch[row] = reached[row]
+                binding[row] = f"{limit.metric.value}_limit"
+    return Capacity(batch=batch, binding=tuple(binding), floor=floor)
+
+
+def target_requests_per_s(target: Target, request: Request) -> float | None:
+    """The target as requests per second; ``None`` for concurrent users, who are no rate."""
+    match target.kind:
+        case TargetKind.OUTPUT_TOKENS_PER_S:
+            return target.value / request.output_tokens
+        case TargetKind.REQUESTS_PER_S:
+            return target.value
+        case TargetKind.CONCURRENT_USERS:
+            return None
+
+
+def replicas_needed(target: Target, headroom_share: float, request: Request, capacity: float, batch: float) -> int:
+    """Replicas that take the target with headroom.
+
+    Args:
+        target: load to serve.
+        headroom_share: capacity kept free.
+        request: mean lengths.
+        capacity: requests per second of one replica at its highest load.
+        batch: running sequences of one replica at its highest load; each serves one concurrent user.
+    """
+    rate = target_requests_per_s(target, request)
+    asked, per_replica = (target.value, batch) if rate is None else (rate, capacity)
+    # a relative 1e-9 keeps a target that divides evenly from costing one more replica to rounding
+    return max(1, math.ceil(asked * (1.0 + headroom_share) / per_replica * (1.0 - 1e-9)))
+
+
+def operating_batch(
+    table: ReplicaTable, request: Request, target: Target, replicas: NDArray[np.float64], ceiling: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Running sequences of each replica when the target is divided evenly, (C,); at most ``ceiling``."""
+    rate = target_requests_per_s(target, request)
+    if rate is None:
+        return np.minimum(target.value / replicas, ceiling)
+    wanted = (rate / replicas)[:, None]
+    found = _largest(table.rows, lambda log2: steady_state(table, request, np.exp2(log2)).requests_per_s <= wanted)
+    return np.minimum(np.exp2(found[:, 0]), ceiling)

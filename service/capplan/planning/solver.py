@@ -1,0 +1,200 @@
+"""Evaluates every configuration against a question: what meets it with which amounts, and what was dropped and why."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from capplan.estimation.legality import Fault
+from capplan.estimation.replica import ReplicaTable, build_table
+from capplan.estimation.steady_state import Request, steady_state
+from capplan.planning.candidates import Candidate, Dropped, Stage, asked_context_tokens, enumerate_candidates
+from capplan.planning.query import LatencyLimit, Objective, PlacementQuery
+from capplan.planning.ranking import Packing, Values, objective_values, packing, serving_power_w
+from capplan.planning.sizing import (
+    MIN_LOG2_BATCH,
+    Capacity,
+    capacities,
+    operating_batch,
+    replicas_needed,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Sized:
+    """Candidates that meet every limit, with their amounts; arrays are (C,).
+
+    Attributes:
+        candidates: what starts and meets the limits.
+        batch: highest running batch of a replica.
+        binding: what kept it from growing.
+        requests_per_s: capacity of one replica.
+        replicas: replicas planned.
+        devices: physical devices planned.
+        operating: running batch at the target.
+        e2e_ms: mean end-to-end latency at the target.
+        objective: what the ranking compares.
+    """
+
+    candidates: tuple[Candidate, ...]
+    batch: Values
+    binding: tuple[str, ...]
+    requests_per_s: Values
+    replicas: Values
+    devices: Values
+    operating: Values
+    e2e_ms: Values
+    objective: Values
+
+
+@dataclass(frozen=True, slots=True)
+class Solution:
+    """Everything a question leads to before it is reported: what fits and what was dropped."""
+
+    request: Request
+    context_tokens: int
+    sized: Sized | None
+    dropped: tuple[Dropped, ...]
+    evaluated: int
+
+
+def _rows(
+    table: ReplicaTable, model_candidates: Sequence[Candidate], keep: NDArray[np.bool_], query: PlacementQuery
+) -> tuple[ReplicaTable, tuple[Candidate, ...]]:
+    if bool(keep.all()):
+        return table, tuple(model_candidates)
+    kept = tuple(c for c, k in zip(model_candidates, keep, strict=True) if k)
+    return build_table(query.model, [c.replica for c in kept]), kept
+
+
+def _latency_drops(
+    candidates: Sequence[Candidate], capacity: Capacity, limits: Sequence[LatencyLimit]
+) -> list[Dropped]:
+    drops = []
+    for row, candidate in enumerate(candidates):
+        if capacity.batch[row] >= 2.0**MIN_LOG2_BATCH:
+            continue
+        missed = [
+            (float(capacity.floor[row, i]) / limit.limit_ms, limit, float(capacity.floor[row, i]))
+            for i, limit in enumerate(limits)
+            if capacity.floor[row, i] > limit.limit_ms
+        ]
+        if missed:
+            ratio, limit, floor = max(missed, key=lambda m: m[0])
+            fault = Fault(
+                f"{limit.metric.value.upper()}_LIMIT",
+                f"{limit.metric.value.upper()} is {floor:.4g} ms even on an all but idle replica, the limit is "
+                f"{limit.limit_ms:.4g} ms",
+                limit.limit_ms - floor,
+                "ms",
+            )
+            drops.append(Dropped(candidate.item, candidate.configuration, fault, Stage.LATENCY, ratio))
+        else:
+            fault = Fault(
+                "PREFILL_SATURATED",
+                "the prompts of even one request at a time exceed the token budget of the steps that answer it",
+            )
+            drops.append(Dropped(candidate.item, candidate.configuration, fault, Stage.LATENCY, np.inf))
+    return drops
+
+
+def _grow_for_latency(
+    query: PlacementQuery, candidates: Sequence[Candidate], pack: Packing, needed: Values, idle_batch: Values
+) -> Values:
+    """Under the latency objective: as many replicas as the bounds allow, at most one running sequence each."""
+    bound = np.full(len(candidates), np.inf)
+    if query.constraints.max_devices is not None:
+        bound = np.minimum(bound, query.constraints.max_devices)
+    if query.constraints.max_usd_per_h is not None:
+        unit = np.array([c.item.price.usd_per_h if c.item.price else np.inf for c in candidates])
+        bound = np.minimum(bound, np.floor(query.constraints.max_usd_per_h / unit * (1 + 1e-12)))
+    affordable = np.where(np.isinf(bound), np.inf, pack.replicas(np.where(np.isinf(bound), 0.0, bound)))
+    return np.maximum(needed, np.minimum(affordable, idle_batch))
+
+
+def _amount_fault(query: PlacementQuery, candidate: Candidate, devices: float) -> tuple[Fault, float] | None:
+    limits, price = query.constraints, candidate.item.price
+    if price is None and (query.objective is Objective.COST or limits.max_usd_per_h is not None):
+        return Fault("NO_PRICE", "the catalogue has no price under the asked term"), 0.0
+    if query.objective is Objective.ENERGY and serving_power_w(candidate.item.accelerator) is None:
+        return Fault("POWER_UNKNOWN", "the board power is not in the catalogue"), 0.0
+    if limits.max_devices is not None and devices > limits.max_devices:
+        short = limits.max_devices - devices
+        text = f"the target takes {devices:.0f} devices, at most {limits.max_devices} are allowed"
+        return Fault("TOO_MANY_DEVICES", text, short, "devices"), devices / limits.max_devices
+    if limits.max_usd_per_h is not None and price is not None:
+        cost = devices * price.usd_per_h
+        if cost > limits.max_usd_per_h * (1 + 1e-12):
+            text = f"the target costs {cost:.2f} $/h, the budget is {limits.max_usd_per_h:.2f} $/h"
+            return Fault("OVER_BUDGET", text, limits.max_usd_per_h - cost, "usd_per_h"), cost / limits.max_usd_per_h
+    return None
+
+
+def solve(query: PlacementQuery) -> Solution:
+    """Evaluates every configuration of every supplied device.
+
+    Raises:
+        InvalidInputError: the engine or the asked context is not possible whatever the device.
+    """
+    request = Request(query.workload.input_tokens, query.workload.output_tokens)
+    context = asked_context_tokens(query.model, query.workload.max_context_tokens, request)
+    started, dropped = enumerate_candidates(query, request, context)
+    evaluated = len(started) + sum(1 for d in dropped if d.stage >= Stage.SPLIT)
+    if not started:
+        return Solution(request, context, None, tuple(dropped), evaluated)
+    table = build_table(query.model, [c.replica for c in started])
+    capacity = capacities(table, started, request, query.limits)
+    dropped += _latency_drops(started, capacity, query.limits)
+    keep = capacity.batch >= 2.0**MIN_LOG2_BATCH
+    if not keep.any():
+        return Solution(request, context, None, tuple(dropped), evaluated)
+    table, candidates = _rows(table, started, keep, query)
+    batch = capacity.batch[keep]
+    binding = tuple(name for name, kept in zip(capacity.binding, keep, strict=True) if kept)
+    rates = steady_state(table, request, batch[:, None]).requests_per_s[:, 0]
+    pack = packing(candidates)
+    headroom = query.constraints.headroom_share
+    replicas = np.array(
+        [float(replicas_needed(query.target, headroom, request, r, b)) for r, b in zip(rates, batch, strict=True)]
+    )
+    if query.objective is Objective.LATENCY:
+        single = steady_state(table, request, np.ones((len(candidates), 1))).requests_per_s[:, 0]
+        idle = np.array([float(replicas_needed(query.target, headroom, request, r, 1.0)) for r in single])
+        replicas = _grow_for_latency(query, candidates, pack, replicas, idle)
+    devices = pack.devices(replicas)
+    operating = operating_batch(table, request, query.target, replicas, batch)
+    e2e = steady_state(table, request, np.maximum(operating, 2.0**MIN_LOG2_BATCH)[:, None]).e2e_ms[:, 0]
+    objective = objective_values(query.objective, candidates, devices, e2e)
+    sized = Sized(candidates, batch, binding, rates, replicas, devices, operating, e2e, objective)
+    return _within_amounts(query, Solution(request, context, sized, tuple(dropped), evaluated))
+
+
+def _within_amounts(query: PlacementQuery, solution: Solution) -> Solution:
+    sized = solution.sized
+    assert sized is not None
+    keep, drops = [], []
+    for row, candidate in enumerate(sized.candidates):
+        fault = _amount_fault(query, candidate, float(sized.devices[row]))
+        if fault is None:
+            keep.append(row)
+        else:
+            drops.append(Dropped(candidate.item, candidate.configuration, fault[0], Stage.AMOUNT, fault[1]))
+    if not keep:
+        return Solution(
+            solution.request, solution.context_tokens, None, (*solution.dropped, *drops), solution.evaluated
+        )
+    kept = Sized(
+        tuple(sized.candidates[i] for i in keep),
+        sized.batch[keep],
+        tuple(sized.binding[i] for i in keep),
+        sized.requests_per_s[keep],
+        sized.replicas[keep],
+        sized.devices[keep],
+        sized.operating[keep],
+        sized.e2e_ms[keep],
+        sized.objective[keep],
+    )
+    return Solution(solution.request, solution.context_tokens, kept, (*solution.dropped, *drops), solution.evaluated)
