@@ -9,6 +9,7 @@ from capplan.estimation.memory import MemoryBreakdown
 from capplan.estimation.replica import Parallelism
 from capplan.hardware.accelerator import Accelerator
 from capplan.hardware.arithmetic import arithmetic_support, kv_cache_support
+from capplan.hardware.collectives import all_reduce_ranks_limit
 from capplan.modeling.costs import ModelCosts
 from capplan.modeling.sharding import tensor_parallel_faults
 from capplan.units import GIB
@@ -46,6 +47,15 @@ def device_faults(model: ModelCosts, accelerator: Accelerator) -> tuple[Fault, .
         if not support.supported:
             faults.append(Fault("KV_FORMAT_UNSUPPORTED", support.reason))
     return tuple(faults)
+
+
+def link_faults(accelerator: Accelerator, parallelism: Parallelism) -> tuple[Fault, ...]:
+    """Whether so many devices of this kind reach each other."""
+    ranks, limit = parallelism.tensor_parallel, all_reduce_ranks_limit(accelerator)
+    if ranks <= limit:
+        return ()
+    text = f"{ranks} devices of {accelerator.product_name} cannot reach each other inside one node; at most {limit} can"
+    return (Fault("TENSOR_PARALLEL_BEYOND_LINK", text, float(limit - ranks), "devices"),)
 
 
 def split_faults(model: ModelCosts, parallelism: Parallelism) -> tuple[Fault, ...]:

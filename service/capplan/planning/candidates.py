@@ -9,17 +9,16 @@ from enum import IntEnum
 from capplan.errors import InvalidInputError
 from capplan.estimation.device import RankDevice, mig_rank_device, whole_device
 from capplan.estimation.engine import resolve_settings
-from capplan.estimation.legality import Fault, device_faults, memory_faults, split_faults
+from capplan.estimation.legality import Fault, device_faults, link_faults, memory_faults, split_faults
 from capplan.estimation.memory import MemoryBreakdown, memory_breakdown
 from capplan.estimation.replica import Parallelism, Replica
 from capplan.estimation.steady_state import Request
 from capplan.hardware.accelerator import Accelerator
+from capplan.hardware.collectives import all_reduce_ranks_limit
 from capplan.modeling.costs import ModelCosts
 from capplan.planning.query import Constraints, MigPolicy, PlacementQuery, SupplyItem
 
 _TENSOR_PARALLEL_SIZES = (1, 2, 4, 8, 16)
-NODE_DEVICES = 8
-"""Devices of one server that reach each other over PCIe when no wider link joins them; the usual chassis."""
 
 
 class Stage(IntEnum):
@@ -105,10 +104,11 @@ def asked_context_tokens(model: ModelCosts, asked: int | None, request: Request)
 
 
 def tensor_parallel_sizes(accelerator: Accelerator, constraints: Constraints) -> tuple[int, ...]:
-    """Sizes to try on an accelerator: powers of two up to what one server or link domain holds, or the pinned ones."""
-    reach = max(NODE_DEVICES, accelerator.link_domain_size)
-    sizes = constraints.tensor_parallel_sizes or _TENSOR_PARALLEL_SIZES
-    return tuple(size for size in sizes if size <= reach)
+    """Sizes to try on an accelerator: the pinned ones, or powers of two as far as devices reach each other."""
+    if constraints.tensor_parallel_sizes:
+        return constraints.tensor_parallel_sizes
+    reach = all_reduce_ranks_limit(accelerator)
+    return tuple(size for size in _TENSOR_PARALLEL_SIZES if size <= reach)
 
 
 def _ways(item: SupplyItem, constraints: Constraints) -> Iterator[tuple[RankDevice, Parallelism] | Dropped]:
@@ -119,13 +119,13 @@ def _ways(item: SupplyItem, constraints: Constraints) -> Iterator[tuple[RankDevi
             fault = Fault("MEMORY_UNKNOWN", f"the memory size of {accelerator.product_name} is not in the catalogue")
             yield Dropped(item, "", fault, Stage.UNSUPPORTED)
         else:
-            sizes = tensor_parallel_sizes(accelerator, constraints)
-            if not sizes:
-                asked = ", ".join(str(size) for size in constraints.tensor_parallel_sizes)
-                fault = Fault("TENSOR_PARALLEL_BEYOND_LINK", f"no server of this device joins {asked} of them")
-                yield Dropped(item, "", fault, Stage.EXCLUDED)
-            for size in sizes:
-                yield device, Parallelism(tensor_parallel=size)
+            for size in tensor_parallel_sizes(accelerator, constraints):
+                parallelism = Parallelism(tensor_parallel=size)
+                beyond = link_faults(accelerator, parallelism)
+                if beyond:
+                    yield Dropped(item, describe(device, parallelism), beyond[0], Stage.SPLIT)
+                else:
+                    yield device, parallelism
     if constraints.mig is MigPolicy.FORBIDDEN:
         return
     if board is None:

@@ -10,7 +10,7 @@ from capplan.errors import InvalidInputError
 from capplan.estimation.device import RankDevice, mig_rank_device, whole_device
 from capplan.estimation.engine import EngineChoice, EngineSettings, resolve_settings
 from capplan.estimation.estimate import Figure, ReplicaEstimate, estimate_replica
-from capplan.estimation.legality import Fault, device_faults, memory_faults, split_faults
+from capplan.estimation.legality import Fault, device_faults, link_faults, memory_faults, split_faults
 from capplan.estimation.memory import MemoryBreakdown, memory_breakdown
 from capplan.estimation.replica import Parallelism, Replica
 from capplan.estimation.steady_state import Request
@@ -114,6 +114,7 @@ def estimate_deployment(query: DeploymentQuery) -> DeploymentEstimate:
     )
     faults = (
         *device_faults(query.model, query.item.accelerator),
+        *link_faults(query.item.accelerator, parallelism),
         *split_faults(query.model, parallelism),
         *memory_faults(memory, context),
     )

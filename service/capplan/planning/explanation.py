@@ -47,7 +47,7 @@ def explain(query: PlacementQuery, placement: Placement) -> Placement:
     capacity, point = placement.capacity, placement.operating_point
     product = placement.accelerator.product_name
     if placement.mig_plan is not None:
-        spread = f"one {placement.mig_plan.profile.name} slice each"
+        spread = f"one {placement.mig_plan.slices[0].profile.name} slice each"
     elif placement.parallelism.tensor_parallel > 1:
         spread = f"{placement.parallelism.tensor_parallel} devices each (tensor parallel)"
     else:
