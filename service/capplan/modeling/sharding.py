@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from math import ceil
 
-from capplan.modeling.costs import AttentionCost, GemmCost, ModelCosts, Shard, SplitRule, StateCost
+from capplan.modeling.costs import AttentionCost, GemmCost, ModelCosts, SplitRule, StateCost
+from capplan.modeling.linear import Shard
 
 VOCABULARY_PADDING_ROWS = 64
 """vLLM pads the vocabulary to a multiple of this before it splits it."""

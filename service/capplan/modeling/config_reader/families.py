@@ -1,0 +1,323 @@
+"""What configs do not say: the habits of known model types (norms, biases, gating, tying).
+
+Only what no key of the config tells is listed here. A flag given as ``(key, default)`` is read from the config, with
+the default of the family's class in the transformers library where the key is absent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from types import MappingProxyType
+
+Flag = bool | tuple[str, bool]
+
+
+class QueryKeyNorm(StrEnum):
+    """How queries and keys are normalised."""
+
+    NONE = "none"
+    HEAD = "head"
+    """One weight vector of a head's width each for queries and keys."""
+    WIDTH = "width"
+    """One over all query heads, one over all key heads."""
+    PER_HEAD_WEIGHTS = "per_head_weights"
+    """As many weights as WIDTH, stored head by head (Cohere)."""
+
+
+class WindowRule(StrEnum):
+    """Which layers a sliding window applies to when the config lists no layer types."""
+
+    NEVER = "never"
+    ALL = "all"
+    EVEN_LAYERS = "even_layers"
+    """Layers 0, 2, 4 ... (Gemma 2, gpt-oss)."""
+    PATTERN = "pattern"
+    """All but every n-th layer, n being ``sliding_window_pattern``."""
+    AFTER_MAX_WINDOW_LAYERS = "after_max_window_layers"
+    """Layers from ``max_window_layers`` on (Qwen2)."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExpertTraits:
+    """Habits of a mixture-of-experts family.
+
+    Attributes:
+        width_keys: keys of a routed expert's width, first present wins.
+        shared_keys: keys of the summed shared width; ``None`` when it is shared experts times expert width.
+        shared_default: width of the shared expert in expert widths when no key says so (Llama 4: 1).
+        shared_gate: the shared expert is gated.
+        router_bias: trained router bias.
+        router_buffer: score-correction buffer.
+        expert_bias: biases on routed experts.
+        parallel_dense: a dense feed-forward runs beside the experts in every layer.
+        module: name of the module in checkpoints.
+        shared_module: name of the shared expert in it.
+        norm_hidden: norms inside the block, in hidden widths.
+        norm_experts: scales inside the block, one an expert.
+    """
+
+    width_keys: tuple[str, ...] = ("moe_intermediate_size",)
+    shared_keys: tuple[str, ...] | None = None
+    shared_default: int = 0
+    shared_gate: bool = False
+    router_bias: Flag = False
+    router_buffer: Flag = False
+    expert_bias: bool = False
+    gated: bool = True
+    parallel_dense: bool = False
+    module: str = "mlp"
+    shared_module: str = "shared_experts"
+    norm_hidden: int = 0
+    norm_experts: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class FamilyTraits:
+    """Habits of a decoder family.
+
+    Attributes:
+        norm: parameters of one norm per channel: 1 (RMS), 2 (layer norm with bias), 0 (no weights).
+        norms_per_layer: norms of hidden width in a layer.
+        query_key_norm: norms on queries and keys.
+        qkv_bias: biases on query, key and value projections.
+        output_bias: bias on the output projection.
+        mlp_bias: biases in the feed-forward.
+        gated: three feed-forward matrices instead of two.
+        tied: default of ``tie_word_embeddings`` in the family's class.
+        tied_fixed: the family always ties, whatever the key says.
+        head_bias: bias on the output head.
+        head_dim: default head width of the family's class; ``None`` for hidden size over heads.
+        window: where a sliding window applies without a list of layer types.
+        window_gate: key that switches windows on.
+        sinks: attention sinks.
+        output_gate: gate on the attention output made by the query projection.
+        shared_key_value: keys and values share a projection.
+        latent: the family attends over a latent (MLA).
+        position_rows: extra rows of a learned position table over ``max_position_embeddings``; ``None`` without table.
+        embedding_norm: a norm follows the embedding.
+        ffn_multiple: width of a feed-forward without a key for it, in hidden widths.
+        experts: habits of its expert layers; ``None`` for dense families.
+    """
+
+    norm: int = 1
+    norms_per_layer: int = 2
+    query_key_norm: QueryKeyNorm = QueryKeyNorm.NONE
+    query_key_norm_flag: Flag = True
+    qkv_bias: Flag = False
+    output_bias: Flag = False
+    mlp_bias: Flag = False
+    gated: bool = True
+    tied: bool = False
+    head_bias: Flag = False
+    head_dim: int | None = None
+    window: WindowRule = WindowRule.NEVER
+    window_gate: str | None = None
+    pattern: int | None = None
+    sinks: bool = False
+    output_gate: Flag = False
+    latent: bool = False
+    position_rows: int | None = None
+    embedding_norm: bool = False
+    ffn_multiple: int | None = None
+    experts: ExpertTraits | None = None
+
+
+_LLAMA_BIAS: Flag = ("attention_bias", False)
+_LLAMA = FamilyTraits(qkv_bias=_LLAMA_BIAS, output_bias=_LLAMA_BIAS, mlp_bias=("mlp_bias", False))
+_MISTRAL = FamilyTraits(window=WindowRule.ALL)
+_QWEN2 = FamilyTraits(qkv_bias=True, window=WindowRule.AFTER_MAX_WINDOW_LAYERS, window_gate="use_sliding_window")
+_QWEN3 = replace(
+    _QWEN2, qkv_bias=_LLAMA_BIAS, output_bias=_LLAMA_BIAS, query_key_norm=QueryKeyNorm.HEAD, head_dim=128
+)
+_QWEN3_EXPERTS = ExpertTraits()
+_GEMMA = FamilyTraits(qkv_bias=_LLAMA_BIAS, output_bias=_LLAMA_BIAS, tied=True, head_dim=256)
+_GEMMA2 = replace(_GEMMA, norms_per_layer=4, window=WindowRule.EVEN_LAYERS)
+_GEMMA3 = replace(
+    _GEMMA, norms_per_layer=4, query_key_norm=QueryKeyNorm.HEAD, window=WindowRule.PATTERN, pattern=6
+)
+_OLMO2 = FamilyTraits(qkv_bias=_LLAMA_BIAS, output_bias=_LLAMA_BIAS, query_key_norm=QueryKeyNorm.WIDTH)
+_DEEPSEEK_EXPERTS = ExpertTraits(router_buffer=True)
+_DEEPSEEK = FamilyTraits(latent=True, qkv_bias=_LLAMA_BIAS, output_bias=_LLAMA_BIAS, experts=_DEEPSEEK_EXPERTS)
+_LAYER_NORM = FamilyTraits(norm=2, gated=False)
+
+FAMILIES: Mapping[str, FamilyTraits] = MappingProxyType(
+    {
+        "llama": _LLAMA,
+        "mistral": _MISTRAL,
+        "ministral": _MISTRAL,
+        "ministral3": replace(_MISTRAL, window=WindowRule.ALL),
+        "granite": replace(_LLAMA, tied=True),
+        "smollm3": replace(
+            _LLAMA, tied=True, window=WindowRule.AFTER_MAX_WINDOW_LAYERS, window_gate="use_sliding_window"
+        ),
+        "exaone": FamilyTraits(tied=True),
+        "exaone4": FamilyTraits(query_key_norm=QueryKeyNorm.HEAD, window=WindowRule.PATTERN, pattern=4),
+        "internlm2": FamilyTraits(qkv_bias=("bias", False), output_bias=("bias", False)),
+        "internlm3": FamilyTraits(qkv_bias=("qkv_bias", False), output_bias=("bias", False), mlp_bias=("bias", False)),
+        "baichuan": FamilyTraits(),
+        "minicpm": replace(_LLAMA, tied=True),
+        "seed_oss": FamilyTraits(
+            qkv_bias=("attention_bias", True), output_bias=("attention_out_bias", False), mlp_bias=("mlp_bias", False)
+        ),
+        "arcee": replace(_LLAMA, gated=False),
+        "hunyuan_v1_dense": FamilyTraits(
+            qkv_bias=_LLAMA_BIAS, output_bias=_LLAMA_BIAS, query_key_norm=QueryKeyNorm.HEAD
+        ),
+        "ernie4_5": FamilyTraits(
+            qkv_bias=("use_bias", False), output_bias=("use_bias", False), mlp_bias=("use_bias", False), tied=True
+        ),
+        "qwen2": _QWEN2,
+        "qwen3": _QWEN3,
+        "mimo": _QWEN2,
+        "qwen2_moe": replace(
+            _QWEN2,
+            qkv_bias=("qkv_bias", True),
+            experts=ExpertTraits(
+                shared_keys=("shared_expert_intermediate_size",), shared_gate=True, shared_module="shared_expert"
+            ),
+        ),
+        "qwen3_moe": replace(_QWEN3, head_dim=None, experts=_QWEN3_EXPERTS),
+        "phi3": FamilyTraits(window=WindowRule.ALL),
+        "phimoe": FamilyTraits(
+            norm=2,
+            qkv_bias=_LLAMA_BIAS,
+            output_bias=_LLAMA_BIAS,
+            head_bias=("lm_head_bias", False),
+            window=WindowRule.ALL,
+            experts=ExpertTraits(width_keys=("intermediate_size",), module="block_sparse_moe"),
+        ),
+        "gemma": _GEMMA,
+        "gemma2": _GEMMA2,
+        "gemma3_text": _GEMMA3,
+        "olmo": FamilyTraits(norm=0, qkv_bias=_LLAMA_BIAS, output_bias=_LLAMA_BIAS),
+        "olmo2": _OLMO2,
+        "olmo3": replace(_OLMO2, window=WindowRule.PATTERN, pattern=4),
+        "olmoe": replace(_OLMO2, experts=ExpertTraits(width_keys=("intermediate_size",))),
+        "cohere": FamilyTraits(
+            norms_per_layer=1,
+            qkv_bias=_LLAMA_BIAS,
+            output_bias=_LLAMA_BIAS,
+            query_key_norm=QueryKeyNorm.PER_HEAD_WEIGHTS,
+            query_key_norm_flag=("use_qk_norm", False),
+            tied=True,
+        ),
+        "cohere2": FamilyTraits(
+            norms_per_layer=1,
+            qkv_bias=_LLAMA_BIAS,
+            output_bias=_LLAMA_BIAS,
+            tied=True,
+            window=WindowRule.PATTERN,
+            pattern=4,
+        ),
+        "gpt_oss": FamilyTraits(
+            qkv_bias=("attention_bias", True),
+            output_bias=("attention_bias", True),
+            head_dim=64,
+            window=WindowRule.EVEN_LAYERS,
+            sinks=True,
+            experts=ExpertTraits(width_keys=("intermediate_size",), router_bias=True, expert_bias=True),
+        ),
+        "mixtral": FamilyTraits(
+            window=WindowRule.ALL,
+            experts=ExpertTraits(width_keys=("intermediate_size",), module="block_sparse_moe"),
+        ),
+        "dbrx": FamilyTraits(experts=ExpertTraits(width_keys=("ffn_hidden_size",), module="ffn")),
+        "granitemoe": replace(
+            _LLAMA, tied=True, experts=ExpertTraits(width_keys=("intermediate_size",), module="block_sparse_moe")
+        ),
+        "granitemoeshared": replace(
+            _LLAMA,
+            tied=True,
+            experts=ExpertTraits(
+                width_keys=("intermediate_size",),
+                shared_keys=("shared_intermediate_size",),
+                module="block_sparse_moe",
+            ),
+        ),
+        "deepseek": FamilyTraits(qkv_bias=_LLAMA_BIAS, output_bias=_LLAMA_BIAS, experts=ExpertTraits()),
+        "deepseek_v2": replace(_DEEPSEEK, experts=ExpertTraits()),
+        "deepseek_v3": _DEEPSEEK,
+        "deepseek_v32": _DEEPSEEK,
+        "kimi_k2": _DEEPSEEK,
+        "glm4_moe_lite": _DEEPSEEK,
+        "glm_moe_dsa": _DEEPSEEK,
+        "minicpm3": replace(_DEEPSEEK, experts=None, tied=True),
+        "glm4_moe": FamilyTraits(
+            qkv_bias=_LLAMA_BIAS,
+            query_key_norm=QueryKeyNorm.HEAD,
+            query_key_norm_flag=("use_qk_norm", False),
+            experts=_DEEPSEEK_EXPERTS,
+        ),
+        "glm": FamilyTraits(qkv_bias=("attention_bias", False), head_dim=128),
+        "glm4": FamilyTraits(norms_per_layer=4, qkv_bias=("attention_bias", False), head_dim=128),
+        "chatglm": FamilyTraits(qkv_bias=("add_qkv_bias", False), output_bias=("add_bias_linear", False)),
+        "dots1": FamilyTraits(
+            qkv_bias=_LLAMA_BIAS,
+            output_bias=_LLAMA_BIAS,
+            query_key_norm=QueryKeyNorm.HEAD,
+            experts=_DEEPSEEK_EXPERTS,
+        ),
+        "ernie4_5_moe": FamilyTraits(
+            qkv_bias=("use_bias", False),
+            output_bias=("use_bias", False),
+            mlp_bias=("use_bias", False),
+            tied=True,
+            experts=ExpertTraits(router_buffer=True),
+        ),
+        "minimax_m2": FamilyTraits(
+            query_key_norm=QueryKeyNorm.WIDTH,
+            query_key_norm_flag=("use_qk_norm", True),
+            experts=ExpertTraits(
+                width_keys=("intermediate_size",), router_buffer=("use_routing_bias", True), module="block_sparse_moe"
+            ),
+        ),
+        "llama4_text": replace(
+            _LLAMA,
+            head_dim=128,
+            mlp_bias=False,
+            experts=ExpertTraits(
+                width_keys=("intermediate_size",),
+                shared_default=1,
+                module="feed_forward",
+                shared_module="shared_expert",
+            ),
+        ),
+        "opt": replace(_LAYER_NORM, qkv_bias=True, output_bias=True, mlp_bias=True, tied=True, position_rows=2),
+        "phi": replace(_LAYER_NORM, norms_per_layer=1, qkv_bias=True, output_bias=True, mlp_bias=True, head_bias=True),
+        "gpt2": replace(
+            _LAYER_NORM, qkv_bias=True, output_bias=True, mlp_bias=True, tied=True, position_rows=0, ffn_multiple=4
+        ),
+        "gpt_bigcode": replace(
+            _LAYER_NORM, qkv_bias=True, output_bias=True, mlp_bias=True, tied=True, position_rows=0, ffn_multiple=4
+        ),
+        "gpt_neox": replace(
+            _LAYER_NORM, qkv_bias=("attention_bias", True), output_bias=("attention_bias", True), mlp_bias=True
+        ),
+        "gptj": replace(_LAYER_NORM, norms_per_layer=1, mlp_bias=True, head_bias=True, ffn_multiple=4),
+        "bloom": replace(
+            _LAYER_NORM, qkv_bias=True, output_bias=True, mlp_bias=True, tied=True, ffn_multiple=4, embedding_norm=True
+        ),
+        "starcoder2": replace(
+            _LAYER_NORM,
+            qkv_bias=("use_bias", True),
+            output_bias=("use_bias", True),
+            mlp_bias=("use_bias", True),
+            tied=True,
+            window=WindowRule.ALL,
+        ),
+        "stablelm": FamilyTraits(norm=2, qkv_bias=("use_qkv_bias", False)),
+        "nemotron": replace(
+            _LAYER_NORM, qkv_bias=_LLAMA_BIAS, output_bias=_LLAMA_BIAS, mlp_bias=("mlp_bias", False)
+        ),
+        "mpt": FamilyTraits(gated=False, tied=True, ffn_multiple=4),
+        "falcon": replace(_LAYER_NORM, tied=True, ffn_multiple=4),
+    }
+)
+"""Known decoder families by ``model_type``."""
+
+GENERIC = FamilyTraits(
+    qkv_bias=("attention_bias", False), output_bias=("attention_bias", False), mlp_bias=("mlp_bias", False)
+)
+"""What an unknown model type is taken for when all its size-relevant keys are understood: a Llama-like decoder."""

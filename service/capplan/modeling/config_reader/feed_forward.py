@@ -1,0 +1,110 @@
+"""Reads feed-forward layers: dense widths, routed and shared experts, and which layers are dense."""
+
+from __future__ import annotations
+
+from capplan.modeling.config_reader.attention import resolve_flag
+from capplan.modeling.config_reader.families import ExpertTraits, FamilyTraits
+from capplan.modeling.config_reader.view import MAX_COUNT, ConfigView
+from capplan.modeling.feed_forward import DenseFeedForward, MixtureOfExperts
+
+WIDTH_KEYS = ("intermediate_size", "ffn_hidden_size", "ffn_dim", "n_inner", "d_ff", "ffn_intermediate_size")
+EXPERT_KEYS = ("num_local_experts", "num_experts", "n_routed_experts", "moe_num_experts")
+TOPK_KEYS = ("num_experts_per_tok", "num_experts_per_token", "top_k_experts", "moe_top_k", "moe_k", "experts_per_token")
+SHARED_COUNT_KEYS = ("n_shared_experts", "num_shared_experts", "moe_num_shared_experts")
+
+
+def read_dense(view: ConfigView, traits: FamilyTraits, hidden_size: int) -> DenseFeedForward:
+    """The dense feed-forward of a layer."""
+    default = traits.ffn_multiple * hidden_size if traits.ffn_multiple else None
+    keys = ("intermediate_size_mlp", "dense_intermediate_size", *WIDTH_KEYS)
+    width = view.integer(*keys, default=default)
+    return DenseFeedForward(hidden_size, width, traits.gated, resolve_flag(view, traits.mlp_bias))
+
+
+def has_experts(view: ConfigView) -> bool:
+    """Whether the config declares routed experts (0 or 1 expert counts as none)."""
+    key = view.first(*EXPERT_KEYS)
+    return key is not None and view.integer(*EXPERT_KEYS, minimum=0, maximum=MAX_COUNT) > 1
+
+
+def read_experts(view: ConfigView, traits: FamilyTraits, experts: ExpertTraits, hidden_size: int) -> MixtureOfExperts:
+    """The expert layer of a model."""
+    count = view.integer(*EXPERT_KEYS, maximum=MAX_COUNT)
+    topk = view.integer(*TOPK_KEYS, maximum=MAX_COUNT)
+    if topk > count:
+        raise view.inconsistent(
+            view.first(*TOPK_KEYS) or TOPK_KEYS[0], f"a token cannot visit {topk} of {count} experts"
+        )
+    width = view.integer(*experts.width_keys)
+    return MixtureOfExperts(
+        hidden_size=hidden_size,
+        experts=count,
+        experts_per_token=topk,
+        expert_size=width,
+        shared_size=_shared_size(view, experts, width),
+        gated=traits.gated and experts.gated,
+        expert_bias=experts.expert_bias,
+        router_bias=resolve_flag(view, experts.router_bias),
+        router_buffer=resolve_flag(view, experts.router_buffer) and view.text("topk_method", default="noaux_tc") == "noaux_tc",
+        shared_gate=experts.shared_gate,
+        norm_parameters=experts.norm_hidden * hidden_size + experts.norm_experts * count,
+        module=experts.module,
+        shared_module=experts.shared_module,
+    )
+
+
+def _shared_size(view: ConfigView, experts: ExpertTraits, width: int) -> int:
+    if experts.shared_keys is not None:
+        return view.integer(*experts.shared_keys, minimum=0)
+    return view.integer(*SHARED_COUNT_KEYS, default=experts.shared_default, minimum=0, maximum=1024, quiet=True) * width
+
+
+def expert_layers(view: ConfigView, layers: int) -> list[bool]:
+    """For each layer whether it has experts, from whichever keys the config uses."""
+    found = [True] * layers
+    if view.has("mlp_layer_types"):
+        kinds = view.items("mlp_layer_types", layers)
+        if not set(kinds) <= {"dense", "sparse"}:
+            raise view.inconsistent("mlp_layer_types", "entries must be dense or sparse")
+        found = [kind == "sparse" for kind in kinds]
+    elif view.has("moe_layers_enum"):
+        chosen = _layer_numbers(view, "moe_layers_enum", view.text("moe_layers_enum").split(","), layers)
+        found = [layer in chosen for layer in range(layers)]
+    elif isinstance(view.raw("moe_layer_freq"), list):
+        flags = view.items("moe_layer_freq", layers)
+        if any(isinstance(flag, bool) or flag not in (0, 1) for flag in flags):
+            raise view.inconsistent("moe_layer_freq", "entries must be 0 or 1")
+        found = [flag == 1 for flag in flags]
+    elif view.has("interleave_moe_layer_step", "moe_layers") or view.has("moe_layer_freq"):
+        step = view.integer("interleave_moe_layer_step", "moe_layer_freq", default=1, maximum=MAX_COUNT, quiet=True)
+        # Llama 4 counts from the end of each step, DeepSeek from the first layer.
+        phase = step - 1 if view.has("interleave_moe_layer_step") else 0
+        found = [layer % step == phase for layer in range(layers)]
+    elif view.has("expert_layer_period"):
+        period = view.integer("expert_layer_period", maximum=MAX_COUNT)
+        offset = view.integer("expert_layer_offset", minimum=0, maximum=MAX_COUNT)
+        found = [layer % period == offset for layer in range(layers)]
+    elif view.has("decoder_sparse_step"):
+        step = view.integer("decoder_sparse_step", maximum=MAX_COUNT)
+        found = [(layer + 1) % step == 0 for layer in range(layers)]
+    elif view.has("moe_layer_interval"):
+        step = view.integer("moe_layer_interval", maximum=MAX_COUNT)
+        start = view.integer("moe_layer_start_index", default=0, minimum=0, maximum=MAX_COUNT)
+        end = view.integer("moe_layer_end_index", default=layers - 1, minimum=-1, maximum=MAX_COUNT)
+        last = layers - 1 if end == -1 else end
+        found = [(layer + 1) % step == 0 and start <= layer <= last for layer in range(layers)]
+    first_dense = view.integer("first_k_dense_replace", default=0, minimum=0, maximum=MAX_COUNT, quiet=True)
+    if first_dense > layers:
+        raise view.inconsistent("first_k_dense_replace", f"{first_dense} dense layers are more than {layers} layers")
+    dense = set(range(first_dense))
+    if view.has("mlp_only_layers"):
+        dense |= _layer_numbers(view, "mlp_only_layers", view.items("mlp_only_layers"), layers)
+    return [expert and layer not in dense for layer, expert in enumerate(found)]
+
+
+def _layer_numbers(view: ConfigView, key: str, values: object, layers: int) -> set[int]:
+    found: set[int] = set()
+    for value in values if isinstance(values, list | tuple) else ():
+        number = int(value) if isinstance(value, str) and value.strip().isdecimal() else value
+        found.add(view.checked_integer(key, number, minimum=0, maximum=layers - 1))
+    return found

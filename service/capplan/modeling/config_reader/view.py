@@ -1,0 +1,202 @@
+"""Strict, typed access to a parsed config: every fault names its field, every key read is remembered."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+
+from capplan.errors import InvalidInputError, UnsupportedModelError
+
+MAX_WIDTH = 1 << 24
+"""Upper bound of any width or vocabulary that is taken for real."""
+
+MAX_COUNT = 1 << 16
+"""Upper bound of layers, heads and experts."""
+
+MAX_TOKENS = 1 << 40
+"""Upper bound of a context length."""
+
+CONFIG_FIELD = "model.config_json"
+
+# A key that says one of these words may change a size. Flags, token ids and training settings are told apart below.
+_SIZE_WORDS = re.compile(
+    r"(expert|head|layer|dim|size|rank|window|kv|lora|hidden|width|depth|vocab|channel|intermediate|embed|block|group"
+    r"|state|conv|bias|norm|tie|latent|mlp|ffn|num_|n_)"
+)
+_HARMLESS_WORDS = re.compile(
+    r"(dropout|_id$|_ids$|token|eps$|epsilon|init|rope|rotary|act$|_fn$|activation|scale|scaling|multiplier|coef|loss"
+    r"|theta|version|chunk_size_feed_forward|cache|temperature|penalty|beams|return|output_|prefix|pruned|labels"
+    r"|label2id|id2label|softcap|logit|jitter|limit|time_step|freq$|prob$|topk_method|norm_topk|score|scoring|seq_aux"
+    r"|n_group$|topk_group|max_length|min_length|problem_type|torch|mup_|layerdrop|position_embedding_type"
+    r"|num_logits_to_keep|ngram|implementation|hash|fp32|ep_size|pretraining_tp|query_pre_attn_scalar|max_window_layers"
+    r"|model_max_length|seq_length|attn_implementation|rescale_prenorm|mamba_kernels|for_llm_compressor|auto_map"
+    r"|partial_|hidden_act|_dtype|chunk_size|norm_type|sparse_disable|mask_|use_bfloat16|gradient|layer_norm_type)"
+)
+
+_MISSING = object()
+
+
+class ConfigView:
+    """One mapping of a parsed config.
+
+    Attributes:
+        path: path of the mapping in the request, e.g. ``model.config_json.text_config``.
+        model_type: family the faults are reported for.
+        read: keys that were looked at.
+        defaults: ``key value`` phrases of size-relevant keys that were absent and taken from the family's class.
+    """
+
+    def __init__(self, values: Mapping[str, object], path: str = CONFIG_FIELD, model_type: str = "") -> None:
+        self._values = values
+        self.path = path
+        self.model_type = model_type
+        self.read: set[str] = set()
+        self.defaults: list[str] = []
+
+    def field(self, key: str) -> str:
+        """Path of a key."""
+        return f"{self.path}.{key}"
+
+    def keys(self) -> frozenset[str]:
+        """All keys present, null ones included."""
+        return frozenset(self._values)
+
+    def has(self, *keys: str) -> bool:
+        """Whether any of the keys is present with a value other than null."""
+        return self.first(*keys) is not None
+
+    def first(self, *keys: str) -> str | None:
+        """The first of the keys that is present with a value other than null."""
+        found = None
+        for key in keys:
+            self.read.add(key)
+            if found is None and self._values.get(key) is not None:
+                found = key
+        return found
+
+    def raw(self, key: str) -> object:
+        """The value as it is, ``None`` when absent."""
+        self.read.add(key)
+        return self._values.get(key)
+
+    def sub(self, key: str, model_type: str | None = None) -> ConfigView:
+        """A nested mapping; raises :class:`InvalidInputError` when it is none."""
+        value = self.raw(key)
+        if not isinstance(value, Mapping):
+            raise InvalidInputError.single(self.field(key), "must be an object")
+        return ConfigView(value, self.field(key), self.model_type if model_type is None else model_type)
+
+    def missing(self, *keys: str) -> UnsupportedModelError:
+        """The refusal for a model type whose config lacks a key that nothing else determines."""
+        listed = " or ".join(keys)
+        return UnsupportedModelError.single(
+            self.field(keys[0]), f"model type {self.model_type!r} cannot be sized without {listed}"
+        )
+
+    def inconsistent(self, key: str, why: str) -> InvalidInputError:
+        """The refusal of a value that contradicts the rest."""
+        return InvalidInputError.single(self.field(key), why)
+
+    def _note_default(self, key: str, value: object) -> None:
+        shown = str(value).lower() if isinstance(value, bool) else str(value)
+        self.defaults.append(f"{key} {shown}")
+
+    def integer(
+        self,
+        *keys: str,
+        default: int | None = None,
+        minimum: int = 1,
+        maximum: int = MAX_WIDTH,
+        quiet: bool = False,
+    ) -> int:
+        """The first present of several aliases, as an integer in a sane range.
+
+        Args:
+            keys: aliases, the usual spelling first.
+            default: the family's class default; without one an absent key is refused.
+            minimum: least accepted value.
+            maximum: greatest accepted value.
+            quiet: leave the default out of :attr:`defaults` (it changes no size, or is the rule and not a choice).
+        """
+        key = self.first(*keys)
+        if key is None:
+            if default is None:
+                raise self.missing(*keys)
+            if not quiet:
+                self._note_default(keys[0], default)
+            return default
+        return self.checked_integer(key, self._values[key], minimum=minimum, maximum=maximum)
+
+    def checked_integer(self, key: str, value: object, *, minimum: int = 1, maximum: int = MAX_WIDTH) -> int:
+        """A value of this config as an integer in a sane range."""
+        if isinstance(value, bool) or not isinstance(value, int):
+            raise InvalidInputError.single(self.field(key), f"must be an integer, not {_shown(value)}")
+        if not minimum <= value <= maximum:
+            raise InvalidInputError.single(self.field(key), f"must be between {minimum} and {maximum}, not {value}")
+        return value
+
+    def optional_integer(self, *keys: str, minimum: int = 1, maximum: int = MAX_WIDTH) -> int | None:
+        """Like :meth:`integer`, ``None`` when absent or null."""
+        return self.integer(*keys, minimum=minimum, maximum=maximum) if self.has(*keys) else None
+
+    def flag(self, *keys: str, default: bool | None = None, quiet: bool = False) -> bool:
+        """The first present of several aliases, as a boolean."""
+        key = self.first(*keys)
+        if key is None:
+            if default is None:
+                raise self.missing(*keys)
+            if not quiet:
+                self._note_default(keys[0], default)
+            return default
+        value = self._values[key]
+        if not isinstance(value, bool):
+            raise InvalidInputError.single(self.field(key), f"must be true or false, not {_shown(value)}")
+        return value
+
+    def text(self, *keys: str, default: str | None = None) -> str:
+        """The first present of several aliases, as a string."""
+        key = self.first(*keys)
+        if key is None:
+            if default is None:
+                raise self.missing(*keys)
+            return default
+        value = self._values[key]
+        if not isinstance(value, str):
+            raise InvalidInputError.single(self.field(key), f"must be a string, not {_shown(value)}")
+        return value
+
+    def number(self, key: str, *, minimum: float, maximum: float) -> float:
+        """A finite number."""
+        value = self.raw(key)
+        if isinstance(value, bool) or not isinstance(value, int | float) or not minimum <= value <= maximum:
+            raise InvalidInputError.single(
+                self.field(key), f"must be a number between {minimum:g} and {maximum:g}, not {_shown(value)}"
+            )
+        return float(value)
+
+    def items(self, key: str, length: int | None = None) -> Sequence[object]:
+        """A list, of a given length when one is asked for."""
+        value = self.raw(key)
+        if not isinstance(value, list | tuple):
+            raise InvalidInputError.single(self.field(key), f"must be a list, not {_shown(value)}")
+        if length is not None and len(value) != length:
+            raise InvalidInputError.single(self.field(key), f"must have {length} entries, one a layer, not {len(value)}")
+        return value
+
+    def unread_size_keys(self) -> tuple[str, ...]:
+        """Keys nobody looked at whose name says that they may change a size, with a value that may do so."""
+        return tuple(
+            sorted(
+                key
+                for key, value in self._values.items()
+                if key not in self.read
+                and value not in (None, False, 0, "", [], {})
+                and _SIZE_WORDS.search(key.lower())
+                and not _HARMLESS_WORDS.search(key.lower())
+            )
+        )
+
+
+def _shown(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."
