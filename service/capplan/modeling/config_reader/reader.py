@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from capplan.errors import InvalidInputError, UnsupportedModelError
-from capplan.modeling.architecture import ModelArchitecture, Tower, run_length
+from capplan.modeling.architecture import LayerRun, ModelArchitecture, NativeQuantization, Tower, run_length
 from capplan.modeling.config_reader.decoder import Decoder, read_decoder
 from capplan.modeling.config_reader.families import FAMILIES, GENERIC
+from capplan.modeling.config_reader.quantization import read_quantization
 from capplan.modeling.config_reader.view import CONFIG_FIELD, ConfigView
 
 _DTYPES = {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32"}
@@ -42,7 +43,7 @@ def read_config(
     else:
         decoder = _read_unknown(root)
         assumptions = (f"model type {model_type!r} is not known and is read by its keys as a Llama-like decoder",)
-    return _assemble(root, text, decoder, towers, name, model_type, assumptions)
+    return _assemble(root, text, decoder, towers, name, model_type, assumptions, quantization)
 
 
 def _model_type(root: ConfigView) -> str:
@@ -76,17 +77,19 @@ def _assemble(
     name: str | None,
     model_type: str,
     assumptions: tuple[str, ...],
+    quantization: Mapping[str, object] | None,
 ) -> ModelArchitecture:
     notes = list(assumptions)
     if text.defaults:
         notes.append(f"absent from the config, taken from the {text.model_type} class: {', '.join(text.defaults)}")
+    layers = run_length(decoder.blocks)
     return ModelArchitecture(
         name=name or model_type,
         family=model_type,
         hidden_size=decoder.hidden_size,
         vocabulary_size=decoder.vocabulary_size,
         max_context_tokens=decoder.max_context_tokens,
-        layers=run_length(decoder.blocks),
+        layers=layers,
         embeddings=decoder.embeddings,
         head=decoder.head,
         tied_head=decoder.tied_head,
@@ -95,6 +98,7 @@ def _assemble(
         outer_maps=decoder.outer_maps,
         towers=towers,
         dtype=_dtype(root, text),
+        quantization=_quantization(root, text, quantization, layers, decoder),
         assumptions=tuple(notes),
     )
 
@@ -106,3 +110,17 @@ def _dtype(root: ConfigView, text: ConfigView) -> str:
             if isinstance(value, str):
                 return _DTYPES.get(value.removeprefix("torch."), "bf16")
     return "bf16"
+
+
+def _quantization(
+    root: ConfigView,
+    text: ConfigView,
+    separate: Mapping[str, object] | None,
+    layers: tuple[LayerRun, ...],
+    decoder: Decoder,
+) -> NativeQuantization | None:
+    block = None
+    for view in (root, text):
+        if block is None and view.has("quantization_config"):
+            block = view.sub("quantization_config")
+    return read_quantization(block, separate, layers, decoder.head)

@@ -1,0 +1,238 @@
+"""Reads how a checkpoint is quantised: method, storage format, and which linear maps stay in 16 bit.
+
+The block sits in ``quantization_config`` (at the top or in the text part), or only in a separate
+``hf_quant_config.json`` as NVIDIA's ModelOpt writes it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from capplan.errors import InvalidInputError, UnsupportedModelError
+from capplan.modeling.architecture import LayerRange, LayerRun, NativeQuantization, QuantizedMap
+from capplan.modeling.config_reader.ignored_modules import IgnoredModules
+from capplan.modeling.config_reader.view import ConfigView
+from capplan.modeling.linear import Component, LinearMap
+
+HF_QUANT_FIELD = "model.hf_quant_config_json"
+
+
+@dataclass(frozen=True, slots=True)
+class _Scheme:
+    """What a quantisation block says, before it is applied to the linear maps."""
+
+    precision: str
+    method: str
+    storage: str
+    ignored: tuple[str, ...]
+    kv_cache: str | None
+    experts_only: bool = False
+
+
+def read_quantization(
+    config: ConfigView | None,
+    separate: Mapping[str, object] | None,
+    layers: tuple[LayerRun, ...],
+    head: LinearMap | None,
+) -> NativeQuantization | None:
+    """How the checkpoint is quantised, ``None`` for a 16-bit one.
+
+    Args:
+        config: the ``quantization_config`` block, ``None`` without.
+        separate: parsed ``hf_quant_config.json``, ``None`` without.
+        layers: the model's layers.
+        head: its output head, when it is a matrix of its own.
+
+    Raises:
+        UnsupportedModelError: a method or format that is not known, named by its field.
+    """
+    scheme = _scheme(config) if config is not None else None
+    hint = _separate_scheme(separate) if separate is not None else None
+    if scheme is None:
+        scheme = hint
+    if scheme is None:
+        return None
+    kv_cache = scheme.kv_cache or (hint.kv_cache if hint else None)
+    maps = _quantized_maps(scheme, layers, head)
+    return NativeQuantization(scheme.precision, scheme.method, maps, kv_cache)
+
+
+def _scheme(view: ConfigView) -> _Scheme:
+    if view.has("config_groups"):
+        return _compressed_tensors(view)
+    if view.has("quant_algo"):
+        return _model_optimizer(view)
+    method = view.text("quant_method")
+    ignored = _strings(view, "modules_to_not_convert") + _strings(view, "ignored_layers")
+    match method:
+        case "fp8":
+            return _Scheme("fp8", method, _fp8_storage(view), ignored, None)
+        case "fbgemm_fp8":
+            # Meta's recipe leaves attention alone; its list names only the layers where the feed-forward stays too.
+            return _Scheme("fp8", method, "fp8_channel", (*ignored, "self_attn"), None)
+        case "awq" | "gptq":
+            return _Scheme("int8" if _bits(view) == 8 else "int4", method, _grouped_storage(view, method), ignored, None)
+        case "mxfp4":
+            return _Scheme("mxfp4", method, "mxfp4", ignored, None, experts_only=True)
+        case "bitsandbytes":
+            skipped = _strings(view, "llm_int8_skip_modules")
+            return _bitsandbytes(view, (*ignored, *skipped))
+    raise UnsupportedModelError.single(
+        view.field("quant_method"),
+        f"quantisation method {method!r} is not known; known: fp8, fbgemm_fp8, awq, gptq, mxfp4, bitsandbytes, "
+        "compressed-tensors, modelopt",
+    )
+
+
+def _fp8_storage(view: ConfigView) -> str:
+    if view.has("weight_block_size"):
+        if list(view.items("weight_block_size")) != [128, 128]:
+            raise UnsupportedModelError.single(view.field("weight_block_size"), "only blocks of [128, 128] are known")
+        return "fp8_block"
+    static = view.text("activation_scheme", default="dynamic") == "static"
+    return "fp8_tensor_static" if static else "fp8_tensor"
+
+
+def _bits(view: ConfigView) -> int:
+    return view.integer("bits", "w_bit", default=4, maximum=64)
+
+
+def _grouped_storage(view: ConfigView, method: str) -> str:
+    bits, group = _bits(view), view.integer("group_size", "q_group_size", minimum=-1)
+    name = f"{method}_int{bits}_g{group}"
+    if name not in ("awq_int4_g128", "gptq_int4_g128", "gptq_int8_g128"):
+        raise UnsupportedModelError.single(
+            view.field("bits"), f"{method} with {bits} bits in groups of {group} is not known; known: groups of 128"
+        )
+    return name
+
+
+def _bitsandbytes(view: ConfigView, ignored: tuple[str, ...]) -> _Scheme:
+    if view.flag("load_in_8bit", default=False, quiet=True):
+        return _Scheme("int8", "bitsandbytes", "bnb_int8", ignored, None)
+    if view.text("bnb_4bit_quant_type", default="nf4") != "nf4":
+        raise UnsupportedModelError.single(view.field("bnb_4bit_quant_type"), "only nf4 is known")
+    double = view.flag("bnb_4bit_use_double_quant", default=False, quiet=True)
+    return _Scheme("int4", "bitsandbytes", "bnb_nf4_double" if double else "bnb_nf4", ignored, None)
+
+
+def _compressed_tensors(view: ConfigView) -> _Scheme:
+    groups = view.sub("config_groups")
+    names = sorted(groups.keys())
+    if len(names) != 1:
+        raise UnsupportedModelError.single(view.field("config_groups"), f"one group is known how to read, not {len(names)}")
+    group = groups.sub(names[0])
+    weights = group.sub("weights")
+    ignored = _strings(view, "ignore")
+    method = view.text("quant_method", default="modelopt")
+    precision, storage = _weight_storage(group, weights)
+    return _Scheme(precision, method, storage, ignored, _kv_scheme(view))
+
+
+def _weight_storage(group: ConfigView, weights: ConfigView) -> tuple[str, str]:
+    bits, kind = weights.integer("num_bits", maximum=64), weights.text("type", default="int")
+    size = weights.optional_integer("group_size", minimum=-1)
+    strategy = weights.text("strategy", default="group" if size else "tensor")
+    match kind, bits, strategy, size:
+        case "float", 8, "channel", _:
+            return "fp8", "fp8_channel"
+        case "float", 8, "tensor", _:
+            static = group.has("input_activations") and not group.sub("input_activations").flag("dynamic", default=True)
+            return "fp8", "fp8_tensor_static" if static else "fp8_tensor"
+        case "float", 8, "block", _:
+            return "fp8", "fp8_block"
+        case "float", 8, "group", 32:
+            return "fp8", "mxfp8"
+        case "float", 4, _, 16:
+            return "nvfp4", "nvfp4"
+        case "float", 4, _, 32:
+            return "mxfp4", "mxfp4"
+        case "int", 8, "channel" | "tensor", _:
+            return "int8", "int8_channel"
+        case "int", 4, "group", 32 | 128:
+            return "int4", f"w4a16_g{size}"
+    raise UnsupportedModelError.single(
+        weights.field("num_bits"), f"{bits}-bit {kind} weights by {strategy} of {size} are not known"
+    )
+
+
+def _kv_scheme(view: ConfigView) -> str | None:
+    value = view.raw("kv_cache_scheme")
+    if value is None:
+        return None
+    if isinstance(value, str):
+        return _kv_name(value, view.field("kv_cache_scheme"))
+    scheme = view.sub("kv_cache_scheme")
+    if scheme.integer("num_bits", maximum=64) == 8 and scheme.text("type", default="float") == "float":
+        return "fp8"
+    raise UnsupportedModelError.single(view.field("kv_cache_scheme"), "only 8-bit float KV caches are known")
+
+
+def _kv_name(value: str, field: str) -> str:
+    if value.upper() == "FP8":
+        return "fp8"
+    raise UnsupportedModelError.single(field, f"KV-cache format {value!r} is not known; known: FP8")
+
+
+def _model_optimizer(view: ConfigView) -> _Scheme:
+    algorithm = view.text("quant_algo").upper()
+    known = {
+        "FP8": ("fp8", "fp8_tensor_static"),
+        "NVFP4": ("nvfp4", "nvfp4"),
+        "W4A16_AWQ": ("int4", "awq_int4_g128"),
+        "FP8_PB_WO": ("fp8", "fp8_block"),
+    }
+    if algorithm not in known:
+        raise UnsupportedModelError.single(
+            view.field("quant_algo"), f"{algorithm!r} is not known; known: {', '.join(known)}"
+        )
+    precision, storage = known[algorithm]
+    ignored = _strings(view, "exclude_modules") + _strings(view, "ignore")
+    cache = view.first("kv_cache_quant_algo")
+    kv_cache = _kv_name(view.text(cache), view.field(cache)) if cache else _kv_scheme(view)
+    return _Scheme(precision, "modelopt", storage, ignored, kv_cache)
+
+
+def _separate_scheme(separate: Mapping[str, object]) -> _Scheme:
+    if not isinstance(separate, Mapping):
+        raise InvalidInputError.single(HF_QUANT_FIELD, "must be an object")
+    return _model_optimizer(ConfigView(separate, HF_QUANT_FIELD).sub("quantization"))
+
+
+def _strings(view: ConfigView, key: str) -> tuple[str, ...]:
+    if not view.has(key):
+        return ()
+    values = view.items(key)
+    if not all(isinstance(value, str) for value in values):
+        raise InvalidInputError.single(view.field(key), "must be a list of module names")
+    return tuple(str(value) for value in values)
+
+
+def _quantized_maps(scheme: _Scheme, layers: tuple[LayerRun, ...], head: LinearMap | None) -> tuple[QuantizedMap, ...]:
+    ignored = IgnoredModules(scheme.ignored)
+    chosen: dict[str, list[int]] = {}
+    first = 0
+    for run in layers:
+        for linear in run.block.maps():
+            if not linear.quantizable or (scheme.experts_only and linear.component is not Component.ROUTED_EXPERT):
+                continue
+            kept = chosen.setdefault(linear.name, [])
+            kept.extend(n for n in range(first, first + run.count) if not ignored.matches_layer(n, linear.name))
+        first += run.count
+    found = [QuantizedMap(name, scheme.storage, ranges(numbers)) for name, numbers in chosen.items() if numbers]
+    # ModelOpt quantises a head that its list does not name; every other recipe leaves heads alone.
+    if head is not None and scheme.method == "modelopt" and scheme.ignored and not ignored.matches(head.name):
+        found.append(QuantizedMap(head.name, scheme.storage, ()))
+    return tuple(sorted(found, key=lambda entry: entry.name))
+
+
+def ranges(numbers: Iterable[int]) -> tuple[LayerRange, ...]:
+    """Ascending layer numbers as ranges."""
+    found: list[LayerRange] = []
+    for number in numbers:
+        if found and found[-1].last == number - 1:
+            found[-1] = LayerRange(found[-1].first, number)
+        else:
+            found.append(LayerRange(number, number))
+    return tuple(found)
