@@ -40,7 +40,7 @@ lint: setup ## Check style, types, import directions, the contract and its gener
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/lint-imports
+	$(BIN)/lint-imports --no-logo
 	$(BIN)/python proto/check.py
 	$(BIN)/python proto/generate.py --check
 
