@@ -7,6 +7,7 @@ The figures are vLLM's, from its release sources (``vllm/engine/arg_utils.py``, 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 from capplan.errors import InvalidInputError
 from capplan.hardware.accelerator import Accelerator
@@ -105,6 +106,7 @@ def _parse_version(text: str) -> tuple[int, int]:
     return int(parts[0]), int(parts[1])
 
 
+@lru_cache(maxsize=256)
 def engine_profile(choice: EngineChoice) -> tuple[EngineProfile, str]:
     """Finds the accounting that holds for an engine choice.
 

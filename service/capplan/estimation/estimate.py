@@ -1,4 +1,4 @@
-"""What the estimator answers for one replica, and the interface another estimator can plug into."""
+"""What the estimator answers for a replica at a load: figures, where they come from, what limits them."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from enum import StrEnum
 
 import numpy as np
 
-from capplan.estimation.replica import Replica, ReplicaTable, build_table
-from capplan.estimation.steady_state import Request, SteadyState, prefill_mix, steady_state
+from capplan.estimation.replica import Array, Replica, ReplicaTable, build_table
+from capplan.estimation.steady_state import Request, prefill_mix, steady_state
 from capplan.estimation.step import StepLoad, group_times
 from capplan.modeling.costs import ModelCosts
 from capplan.units import MS_PER_S
@@ -81,25 +81,30 @@ class ReplicaEstimate:
     parts: tuple[StepPart, ...]
 
 
-def _mean_step_parts(table: ReplicaTable, request: Request, batch: float) -> tuple[StepPart, ...]:
-    load = np.array([[batch]])
-    mix = prefill_mix(table, request, load)
-    decode = np.maximum(load, 1.0)
-    share = float(mix.step_share[0, 0])
-    totals: dict[str, list[float]] = {}
-    for weight, prefill in ((1.0 - share, np.zeros_like(load)), (share, mix.chunk)):
-        step = StepLoad(decode, prefill, request.live_tokens, request.input_tokens)
-        for group in group_times(table, step):
-            sums = totals.setdefault(group.name, [0.0, 0.0, 0.0])
+def _mean_step_parts(table: ReplicaTable, request: Request, batch: Array) -> list[tuple[StepPart, ...]]:
+    """The mean step of each replica by operator group, longest first."""
+    mix = prefill_mix(table, request, batch)
+    decode = np.maximum(batch, 1.0)
+    totals: dict[str, list[Array]] = {}
+    for weight, prefill in ((1.0 - mix.step_share, np.zeros_like(batch)), (mix.step_share, mix.chunk)):
+        load = StepLoad(decode, prefill, request.live_tokens, request.input_tokens)
+        for group in group_times(table, load):
+            sums = totals.setdefault(group.name, [np.zeros_like(batch) for _ in range(3)])
             for index, seconds in enumerate((group.total_s, group.memory_s, group.compute_s)):
-                sums[index] += weight * float(seconds[0, 0])
-    parts = []
-    for name, (total, memory, compute) in totals.items():
-        limited_by = {"all_reduce": "interconnect", "overhead": "overhead"}.get(name)
-        parts.append(
-            StepPart(name, total * MS_PER_S, limited_by or ("memory_bandwidth" if memory >= compute else "compute"))
-        )
-    return tuple(sorted((p for p in parts if p.time_ms > 0), key=lambda p: (-p.time_ms, p.group)))
+                sums[index] = sums[index] + weight * seconds
+    rows = []
+    for row in range(table.rows):
+        parts = []
+        for name, (total, memory, compute) in totals.items():
+            by_rate = "memory_bandwidth" if memory[row, 0] >= compute[row, 0] else "compute"
+            time_ms = float(total[row, 0]) * MS_PER_S
+            if time_ms > 0:
+                parts.append(StepPart(name, time_ms, _WITHOUT_ROOFLINE.get(name, by_rate)))
+        rows.append(tuple(sorted(parts, key=lambda part: (-part.time_ms, part.group))))
+    return rows
+
+
+_WITHOUT_ROOFLINE = {"all_reduce": "interconnect", "overhead": "overhead"}
 
 
 def _bottleneck(parts: Sequence[StepPart]) -> str:
@@ -109,26 +114,28 @@ def _bottleneck(parts: Sequence[StepPart]) -> str:
     return max(sums, key=lambda name: (sums[name], name))
 
 
-def estimate_replica(model: ModelCosts, replica: Replica, request: Request, batch: float) -> ReplicaEstimate:
-    """Estimates one legal replica at ``batch`` decoding sequences (positive)."""
-    table = build_table(model, [replica])
-    state: SteadyState = steady_state(table, request, np.array([[batch]]))
-    parts = _mean_step_parts(table, request, batch)
-
-    def at(values: object) -> float:
-        return float(np.asarray(values)[0, 0])
-
-    return ReplicaEstimate(
-        batch=batch,
-        output_tokens_per_s=Figure(at(state.output_tokens_per_s)),
-        requests_per_s=Figure(at(state.requests_per_s)),
-        requests_in_flight=at(state.requests_in_flight),
-        itl_ms=Figure(at(state.itl_ms)),
-        ttft_ms=Figure(at(state.ttft_ms)),
-        ttft_unloaded_ms=Figure(at(state.ttft_unloaded_ms)),
-        e2e_ms=Figure(at(state.e2e_ms)),
-        prefill_step_share=at(state.prefill_step_share),
-        provenance=Provenance.ANALYTIC,
-        bottleneck=_bottleneck(parts),
-        parts=parts,
+def estimate_replicas(
+    model: ModelCosts, replicas: Sequence[Replica], request: Request, batches: Sequence[float]
+) -> tuple[ReplicaEstimate, ...]:
+    """Estimates legal replicas of one model, each at its own number of decoding sequences (positive)."""
+    table = build_table(model, replicas)
+    batch = np.array(batches, dtype=np.float64)[:, None]
+    state = steady_state(table, request, batch)
+    steps = _mean_step_parts(table, request, batch)
+    return tuple(
+        ReplicaEstimate(
+            batch=float(batch[row, 0]),
+            output_tokens_per_s=Figure(float(state.output_tokens_per_s[row, 0])),
+            requests_per_s=Figure(float(state.requests_per_s[row, 0])),
+            requests_in_flight=float(state.requests_in_flight[row, 0]),
+            itl_ms=Figure(float(state.itl_ms[row, 0])),
+            ttft_ms=Figure(float(state.ttft_ms[row, 0])),
+            ttft_unloaded_ms=Figure(float(state.ttft_unloaded_ms[row, 0])),
+            e2e_ms=Figure(float(state.e2e_ms[row, 0])),
+            prefill_step_share=float(state.prefill_step_share[row, 0]),
+            provenance=Provenance.ANALYTIC,
+            bottleneck=_bottleneck(parts),
+            parts=parts,
+        )
+        for row, parts in enumerate(steps)
     )

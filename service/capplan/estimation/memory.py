@@ -70,17 +70,43 @@ class MemoryBreakdown:
         return int(concurrent * live_tokens) if math.isfinite(concurrent) else 0
 
 
-def activation_bytes(model: ModelCosts, settings: EngineSettings, tensor_parallel: int) -> int:
-    """Peak activation bytes the engine sees while profiling.
+@dataclass(frozen=True, slots=True)
+class _CacheTerm:
+    """Cache of attention layers that keep alike, on one rank, summed over the layers."""
 
-    Two peaks compete: the sampler over ``max_num_seqs`` rows of full-vocabulary fp32 logits, and the widest layer of a
-    forward pass over ``max_num_batched_tokens`` tokens.
+    bytes_per_token: float
+    window_tokens: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class RankFootprint:
+    """What one rank of a replica holds of a model, whatever the device: worked out once per model and split.
+
+    Attributes:
+        weight_bytes: weights of the rank.
+        cache_terms: cache by how layers keep it.
+        state_bytes: recurrent state of one sequence.
+        hidden_size: width of the residual stream.
+        vocabulary_size: rows of the output head.
+        layers: decoder layers.
+        element_bytes: bytes of one activation element.
+        widest_ffn_elements: live feed-forward elements of one token in the widest layer.
+        max_context_tokens: longest context of the model, ``None`` when it does not say.
     """
-    element = model.activation_element_bytes
-    tokens = settings.max_num_batched_tokens
-    sequences = min(settings.max_num_seqs, tokens)
-    sampler = settings.profile.sampler_logit_copies * sequences * model.vocabulary_size * 4
-    sampler += tokens * model.hidden_size * element
+
+    weight_bytes: int
+    cache_terms: tuple[_CacheTerm, ...]
+    state_bytes: float
+    hidden_size: int
+    vocabulary_size: int
+    layers: int
+    element_bytes: int
+    widest_ffn_elements: float
+    max_context_tokens: int | None
+
+
+def rank_footprint(model: ModelCosts, tensor_parallel: int) -> RankFootprint:
+    """Works out what one of ``tensor_parallel`` ranks holds of a model."""
     widest = 0.0
     for gemm in model.gemms:
         if gemm.layers == 0 or gemm.component not in (Component.DENSE_FFN, Component.ROUTED_EXPERT):
@@ -89,38 +115,59 @@ def activation_bytes(model: ModelCosts, settings: EngineSettings, tensor_paralle
         width = gemm.active_parameters / gemm.layers / copies / model.hidden_size / _FFN_WIDTHS
         inputs = model.hidden_size if gemm.experts else 0
         widest = max(widest, copies * (_FFN_WIDTHS * width / tensor_parallel + inputs))
-    forward = tokens * element * (_ACTIVATION_WIDTHS * model.hidden_size + widest)
+    return RankFootprint(
+        weight_bytes=int(weight_bytes_per_rank(model, tensor_parallel)),
+        cache_terms=tuple(
+            _CacheTerm(a.layers * a.cache_bytes_per_token * attention_rank_share(a, tensor_parallel), a.window_tokens)
+            for a in model.attentions
+        ),
+        state_bytes=float(state_bytes_per_rank(model, tensor_parallel)),
+        hidden_size=model.hidden_size,
+        vocabulary_size=model.vocabulary_size,
+        layers=model.layers,
+        element_bytes=model.activation_element_bytes,
+        widest_ffn_elements=widest,
+        max_context_tokens=model.max_context_tokens,
+    )
+
+
+def activation_bytes(footprint: RankFootprint, settings: EngineSettings) -> int:
+    """Peak activation bytes the engine sees while profiling.
+
+    Two peaks compete: the sampler over ``max_num_seqs`` rows of full-vocabulary fp32 logits, and the widest layer of a
+    forward pass over ``max_num_batched_tokens`` tokens.
+    """
+    tokens = settings.max_num_batched_tokens
+    sequences = min(settings.max_num_seqs, tokens)
+    residual = tokens * footprint.hidden_size * footprint.element_bytes
+    sampler = settings.profile.sampler_logit_copies * sequences * footprint.vocabulary_size * 4 + residual
+    forward = _ACTIVATION_WIDTHS * residual + tokens * footprint.element_bytes * footprint.widest_ffn_elements
     return int(max(sampler, forward))
 
 
-def request_bytes(
-    model: ModelCosts, tensor_parallel: int, context_tokens: float, *, prefill_chunk_tokens: int = 0
-) -> int:
+def request_bytes(footprint: RankFootprint, context_tokens: float, *, prefill_chunk_tokens: int = 0) -> int:
     """Pool bytes of one request on one rank.
 
     Windowed layers keep at most their window, plus one prefill chunk while the prompt is being read (what the engine
     checks at start).
     """
     blocks = math.ceil(context_tokens / KV_BLOCK_TOKENS) * KV_BLOCK_TOKENS
-    total = float(state_bytes_per_rank(model, tensor_parallel))
-    for attention in model.attentions:
-        kept = float(blocks)
-        if attention.window_tokens is not None:
-            kept = min(kept, attention.window_tokens + prefill_chunk_tokens + KV_BLOCK_TOKENS)
-        share = attention_rank_share(attention, tensor_parallel)
-        total += attention.layers * attention.cache_bytes_per_token * share * kept
+    total = footprint.state_bytes
+    for term in footprint.cache_terms:
+        kept = blocks
+        if term.window_tokens is not None:
+            kept = min(kept, term.window_tokens + prefill_chunk_tokens + KV_BLOCK_TOKENS)
+        total += term.bytes_per_token * kept
     return int(total)
 
 
-def longest_context(
-    model: ModelCosts, tensor_parallel: int, pool_bytes: int, chunk_tokens: int, ceiling_tokens: int
-) -> int:
+def longest_context(footprint: RankFootprint, pool_bytes: int, chunk_tokens: int, ceiling_tokens: int) -> int:
     """Longest context, in tokens, of which one request fits the pool; at most ``ceiling_tokens``. Bisection."""
     if pool_bytes <= 0:
         return 0
 
     def fits(tokens: int) -> bool:
-        return request_bytes(model, tensor_parallel, tokens, prefill_chunk_tokens=chunk_tokens) <= pool_bytes
+        return request_bytes(footprint, tokens, prefill_chunk_tokens=chunk_tokens) <= pool_bytes
 
     if fits(ceiling_tokens):
         return ceiling_tokens
@@ -132,42 +179,39 @@ def longest_context(
 
 
 def memory_breakdown(
-    model: ModelCosts,
+    footprint: RankFootprint,
     device: RankDevice,
     settings: EngineSettings,
-    tensor_parallel: int,
     *,
+    peers: bool,
     context_tokens: int,
     live_tokens: float,
 ) -> MemoryBreakdown:
     """Splits one rank's memory.
 
     Args:
-        model: model in its formats.
+        footprint: what the rank holds of the model.
         device: device or slice of the rank.
         settings: resolved engine settings.
-        tensor_parallel: ranks of the replica.
+        peers: whether the replica has other ranks.
         context_tokens: full context one request must be able to reach.
         live_tokens: mean context of a running request.
     """
     budget = int(settings.gpu_memory_utilization * device.memory_bytes)
-    weights = int(weight_bytes_per_rank(model, tensor_parallel))
-    activations = activation_bytes(model, settings, tensor_parallel)
-    graphs = _GRAPH_BASE_BYTES + _GRAPH_BYTES_PER_LAYER * model.layers if settings.profile.graphs_in_budget else 0
-    runtime = settings.profile.runtime_bytes + (settings.profile.peer_bytes if tensor_parallel > 1 else 0)
-    pool = budget - weights - activations - graphs - runtime
+    activations = activation_bytes(footprint, settings)
+    graphs = _GRAPH_BASE_BYTES + _GRAPH_BYTES_PER_LAYER * footprint.layers if settings.profile.graphs_in_budget else 0
+    runtime = settings.profile.runtime_bytes + (settings.profile.peer_bytes if peers else 0)
+    pool = budget - footprint.weight_bytes - activations - graphs - runtime
     chunk = settings.max_num_batched_tokens
     return MemoryBreakdown(
         device_bytes=device.memory_bytes,
         budget_bytes=budget,
-        weight_bytes=weights,
+        weight_bytes=footprint.weight_bytes,
         activation_bytes=activations,
         graph_bytes=graphs,
         runtime_bytes=runtime,
         kv_pool_bytes=pool,
-        full_context_request_bytes=request_bytes(model, tensor_parallel, context_tokens, prefill_chunk_tokens=chunk),
-        live_request_bytes=request_bytes(model, tensor_parallel, live_tokens),
-        longest_context_tokens=longest_context(
-            model, tensor_parallel, pool, chunk, model.max_context_tokens or context_tokens
-        ),
+        full_context_request_bytes=request_bytes(footprint, context_tokens, prefill_chunk_tokens=chunk),
+        live_request_bytes=request_bytes(footprint, live_tokens),
+        longest_context_tokens=longest_context(footprint, pool, chunk, footprint.max_context_tokens or context_tokens),
     )

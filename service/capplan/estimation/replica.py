@@ -104,6 +104,7 @@ class ReplicaTable:
         collectives_per_step: all-reduces of one step.
         collective_log_s: (C, M) natural log of the all-reduce time on the message grid; -inf for one rank.
         token_budget: (C, 1) tokens of one step.
+        priors: coefficients the table was built with.
     """
 
     gemms: tuple[GemmGroup, ...]
@@ -118,6 +119,7 @@ class ReplicaTable:
     collectives_per_step: int
     collective_log_s: Array
     token_budget: Array
+    priors: StepPriors
 
     @property
     def rows(self) -> int:
@@ -249,4 +251,5 @@ def build_table(model: ModelCosts, replicas: Sequence[Replica], priors: StepPrio
             [_collective_log_s(_ByIdentity(r.device.accelerator), tp) for r, tp in zip(replicas, ranks, strict=True)]
         ),
         token_budget=_column([float(r.settings.max_num_batched_tokens) for r in replicas]),
+        priors=priors,
     )

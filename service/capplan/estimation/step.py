@@ -10,7 +10,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from capplan.estimation.priors import PRIORS
 from capplan.estimation.replica import Array, AttentionGroup, GemmGroup, ReplicaTable
 
 
@@ -21,14 +20,14 @@ class StepLoad:
     Attributes:
         decode: (C, B) sequences that decode one token each; below 1 means not always one, and is costed as one.
         prefill: (C, B) prompt tokens in the step.
-        context_tokens: mean context of a decoding sequence.
-        prompt_tokens: mean prompt length (a prompt token attends to half of it on average).
+        context_tokens: mean context of a decoding sequence, one for all or (C, 1).
+        prompt_tokens: mean prompt length, one for all or (C, 1); a prompt token attends to half of it on average.
     """
 
     decode: Array
     prefill: Array
-    context_tokens: float
-    prompt_tokens: float
+    context_tokens: float | Array
+    prompt_tokens: float | Array
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,15 +40,15 @@ class GroupTime:
     total_s: Array
 
 
-def _smooth(memory: Array, compute: Array) -> Array:
+def _smooth(memory: Array, compute: Array, sharpness: float) -> Array:
     larger = np.maximum(memory, compute)
     smaller = np.minimum(memory, compute)
     # max * (1 + (min/max)^p)^(1/p): the p-norm without overflow
     ratio = np.divide(smaller, larger, out=np.zeros_like(larger), where=larger > 0)
-    return larger * (1.0 + ratio**PRIORS.sharpness) ** (1.0 / PRIORS.sharpness)
+    return larger * (1.0 + ratio**sharpness) ** (1.0 / sharpness)
 
 
-def _gemm(group: GemmGroup, load: StepLoad) -> GroupTime:
+def _gemm(group: GemmGroup, table: ReplicaTable, load: StepLoad) -> GroupTime:
     prefill = load.prefill / load.prompt_tokens if group.once_per_sequence else load.prefill
     tokens = load.decode + prefill
     share = group.touch_share
@@ -57,23 +56,23 @@ def _gemm(group: GemmGroup, load: StepLoad) -> GroupTime:
     # tokens that meet in one expert's matrix product decide how well it runs
     rows = tokens * share / np.maximum(touched, 1e-12)
     memory = group.bytes * touched / group.memory_rate
-    compute = (
-        group.flop_per_token * tokens * (1.0 + group.half_rate_tokens / np.maximum(rows, 1.0)) / group.compute_rate
-    )
-    return GroupTime(group.name, memory, compute, _smooth(memory, compute))
+    # few rows per product leave tiles part empty; the loss levels off where reading the weights takes over
+    wasted = group.half_rate_tokens / (rows + table.priors.ramp_offset_tokens)
+    compute = group.flop_per_token * tokens * (1.0 + wasted) / group.compute_rate
+    return GroupTime(group.name, memory, compute, _smooth(memory, compute, table.priors.sharpness))
 
 
 def _decode_attention(group: AttentionGroup, table: ReplicaTable, load: StepLoad) -> tuple[Array, Array]:
-    context = min(load.context_tokens, group.window_tokens)
-    attended = min(context, group.attended_tokens_limit)
+    context = np.minimum(load.context_tokens, group.window_tokens)
+    attended = np.minimum(context, group.attended_tokens_limit)
     memory = load.decode * group.cache_bytes_per_token * attended / table.kv_memory_rate
     flop = group.decode_flop_per_context_token * attended + group.indexer_flop_per_context_token * context
     return memory, load.decode * flop / table.attention_decode_rate
 
 
 def _prefill_attention(group: AttentionGroup, table: ReplicaTable, load: StepLoad) -> tuple[Array, Array]:
-    context = min(load.prompt_tokens / 2.0, group.window_tokens)
-    attended = min(context, group.attended_tokens_limit)
+    context = np.minimum(load.prompt_tokens / 2.0, group.window_tokens)
+    attended = np.minimum(context, group.attended_tokens_limit)
     flop = group.prefill_flop_per_context_token * attended + group.indexer_flop_per_context_token * context
     memory = load.prefill * group.cache_bytes_per_token / table.kv_memory_rate
     return memory, load.prefill * flop / table.attention_prefill_rate
@@ -82,7 +81,7 @@ def _prefill_attention(group: AttentionGroup, table: ReplicaTable, load: StepLoa
 def group_times(table: ReplicaTable, load: StepLoad) -> Iterator[GroupTime]:
     """Yields the time of every operator group of one step; their sum is the step."""
     for gemm in table.gemms:
-        yield _gemm(gemm, load)
+        yield _gemm(gemm, table, load)
     for name, attend in (("decode_attention", _decode_attention), ("prefill_attention", _prefill_attention)):
         memory = np.zeros_like(load.decode)
         compute = np.zeros_like(load.decode)
@@ -90,13 +89,13 @@ def group_times(table: ReplicaTable, load: StepLoad) -> Iterator[GroupTime]:
         for attention in table.attentions:
             group_memory, group_compute = attend(attention, table, load)
             memory, compute = memory + group_memory, compute + group_compute
-            total = total + _smooth(group_memory, group_compute)
+            total = total + _smooth(group_memory, group_compute, table.priors.sharpness)
         yield GroupTime(name, memory, compute, total)
     tokens = load.decode + load.prefill
     if np.any(table.state_bytes_per_sequence):
         memory = 2.0 * load.decode * table.state_bytes_per_sequence / table.kv_memory_rate
         compute = tokens * table.state_flop_per_token / table.attention_decode_rate
-        yield GroupTime("recurrent_state", memory, compute, _smooth(memory, compute))
+        yield GroupTime("recurrent_state", memory, compute, _smooth(memory, compute, table.priors.sharpness))
     zero = np.zeros_like(tokens)
     yield GroupTime("all_reduce", zero, zero, table.collective_s(tokens))
     yield GroupTime("overhead", zero, zero, np.broadcast_to(table.overhead_s, tokens.shape))

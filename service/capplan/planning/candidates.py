@@ -10,7 +10,7 @@ from capplan.errors import InvalidInputError
 from capplan.estimation.device import RankDevice, mig_rank_device, whole_device
 from capplan.estimation.engine import resolve_settings
 from capplan.estimation.legality import Fault, device_faults, link_faults, memory_faults, split_faults
-from capplan.estimation.memory import MemoryBreakdown, memory_breakdown
+from capplan.estimation.memory import MemoryBreakdown, memory_breakdown, rank_footprint
 from capplan.estimation.replica import Parallelism, Replica
 from capplan.estimation.steady_state import Request
 from capplan.hardware.accelerator import Accelerator
@@ -173,10 +173,9 @@ def enumerate_candidates(
     """
     candidates: list[Candidate] = []
     dropped: list[Dropped] = []
-    splits = {
-        size: split_faults(query.model, Parallelism(tensor_parallel=size))
-        for size in {1, *_TENSOR_PARALLEL_SIZES, *query.constraints.tensor_parallel_sizes}
-    }
+    sizes = {1, *_TENSOR_PARALLEL_SIZES, *query.constraints.tensor_parallel_sizes}
+    splits = {size: split_faults(query.model, Parallelism(tensor_parallel=size)) for size in sizes}
+    footprints = {size: rank_footprint(query.model, size) for size in sizes if not splits[size]}
     for item in query.supply:
         excluded = _excluded(item, query.constraints)
         if excluded is not None:
@@ -197,10 +196,10 @@ def enumerate_candidates(
                 continue
             settings = resolve_settings(query.constraints.engine, item.accelerator, device.memory_bytes)
             memory = memory_breakdown(
-                query.model,
+                footprints[parallelism.tensor_parallel],
                 device,
                 settings,
-                parallelism.tensor_parallel,
+                peers=parallelism.tensor_parallel > 1,
                 context_tokens=context_tokens,
                 live_tokens=request.live_tokens,
             )

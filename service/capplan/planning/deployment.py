@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
-
 from capplan.errors import InvalidInputError
 from capplan.estimation.device import RankDevice, mig_rank_device, whole_device
 from capplan.estimation.engine import EngineChoice, EngineSettings, resolve_settings
-from capplan.estimation.estimate import Figure, ReplicaEstimate, estimate_replica
+from capplan.estimation.estimate import Figure, ReplicaEstimate, estimate_replicas
 from capplan.estimation.legality import Fault, device_faults, link_faults, memory_faults, split_faults
-from capplan.estimation.memory import MemoryBreakdown, memory_breakdown
+from capplan.estimation.memory import MemoryBreakdown, memory_breakdown, rank_footprint
 from capplan.estimation.replica import Parallelism, Replica
 from capplan.estimation.steady_state import Request
 from capplan.hardware.mig import MigProfile
@@ -105,10 +103,10 @@ def estimate_deployment(query: DeploymentQuery) -> DeploymentEstimate:
         return DeploymentEstimate(False, (device,), None, None, None, None, context, tuple(notes))
     settings = resolve_settings(query.engine, query.item.accelerator, device.memory_bytes)
     memory = memory_breakdown(
-        query.model,
+        rank_footprint(query.model, query.tensor_parallel),
         device,
         settings,
-        query.tensor_parallel,
+        peers=query.tensor_parallel > 1,
         context_tokens=context,
         live_tokens=request.live_tokens,
     )
@@ -131,6 +129,6 @@ def estimate_deployment(query: DeploymentQuery) -> DeploymentEstimate:
                 f"{cap.binding.replace('_', ' ')}); the rest waits and its wait is not in the TTFT."
             )
             batch = cap.batch
-    performance = estimate_replica(query.model, replica, request, float(np.float64(batch)))
+    (performance,) = estimate_replicas(query.model, [replica], request, [batch])
     total = Figure(performance.output_tokens_per_s.value * query.replica_count)
     return DeploymentEstimate(True, (), memory, performance, total, settings, context, tuple(notes))

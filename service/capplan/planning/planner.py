@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from capplan.estimation.estimate import ReplicaEstimate, estimate_replica
+from collections.abc import Sequence
+
+from capplan.estimation.estimate import ReplicaEstimate, estimate_replicas
 from capplan.planning.candidates import Dropped
 from capplan.planning.explanation import assumptions, explain
 from capplan.planning.mig_layout import lay_out
@@ -26,18 +28,27 @@ def best_rows(sized: Sized) -> list[int]:
     return rows
 
 
-def _placement(query: PlacementQuery, solution: Solution, row: int) -> Placement:
+def _placements(query: PlacementQuery, solution: Solution, rows: Sequence[int]) -> tuple[Placement, ...]:
+    sized = solution.sized
+    assert sized is not None
+    replicas = [sized.candidates[row].replica for row in rows]
+    operating = [max(float(sized.operating[row]), 2.0**MIN_LOG2_BATCH) for row in rows]
+    batches = [float(sized.batch[row]) for row in rows] + operating
+    estimates = estimate_replicas(query.model, [*replicas, *replicas], solution.request, batches)
+    pairs = zip(estimates[: len(rows)], estimates[len(rows) :], strict=True)
+    return tuple(
+        _placement(query, solution, row, capacity, point) for row, (capacity, point) in zip(rows, pairs, strict=True)
+    )
+
+
+def _placement(
+    query: PlacementQuery, solution: Solution, row: int, capacity: ReplicaEstimate, operating: ReplicaEstimate
+) -> Placement:
     sized = solution.sized
     assert sized is not None
     candidate = sized.candidates[row]
     device = candidate.replica.device
     replicas, devices = int(sized.replicas[row]), int(sized.devices[row])
-
-    def estimate(batch: float) -> ReplicaEstimate:
-        return estimate_replica(query.model, candidate.replica, solution.request, batch)
-
-    capacity = estimate(float(sized.batch[row]))
-    operating = estimate(max(float(sized.operating[row]), 2.0**MIN_LOG2_BATCH))
     rate = target_requests_per_s(query.target, solution.request)
     if rate is None:
         rate = operating.requests_per_s.value * replicas
@@ -98,7 +109,7 @@ def plan(query: PlacementQuery) -> Plan:
     placements: tuple[Placement, ...] = ()
     if solution.sized is not None:
         rows = best_rows(solution.sized)[: query.max_placements]
-        placements = tuple(_placement(query, solution, row) for row in rows)
+        placements = _placements(query, solution, rows)
     return Plan(
         placements=placements,
         rejections=_rejections(solution),

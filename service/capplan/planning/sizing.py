@@ -96,19 +96,24 @@ def capacities(
     floor = np.zeros((len(candidates), len(limits)))
     if limits:
         idle = steady_state(table, request, np.full((table.rows, 1), 2.0**MIN_LOG2_BATCH))
-        for index, limit in enumerate(limits):
-            floor[:, index] = limit_values(idle, limit.metric)[:, 0]
-            largest = _largest(
-                table.rows,
-                lambda log2, limit=limit: (  # type: ignore[misc]
-                    limit_values(steady_state(table, request, np.exp2(log2)), limit.metric) <= limit.limit_ms
-                ),
-            )
-            reached = np.exp2(largest[:, 0])
-            reached[floor[:, index] > limit.limit_ms] = 0.0
-            for row in np.flatnonzero(reached < batch):
-                batch[row] = reached[row]
-                binding[row] = f"{limit.metric.value}_limit"
+        floor = np.hstack([limit_values(idle, limit.metric) for limit in limits])
+
+        def all_hold(log2: Array) -> NDArray[np.bool_]:
+            state = steady_state(table, request, np.exp2(log2))
+            held = np.ones(log2.shape, dtype=np.bool_)
+            for limit in limits:
+                held &= limit_values(state, limit.metric) <= limit.limit_ms
+            return held
+
+        reached = np.exp2(_largest(table.rows, all_hold)[:, 0])
+        limits_ms = np.array([limit.limit_ms for limit in limits])
+        reached[(floor > limits_ms).any(axis=1)] = 0.0
+        # the limit with the least slack is the one in the way
+        state = steady_state(table, request, np.maximum(reached, 2.0**MIN_LOG2_BATCH)[:, None])
+        slack = np.hstack([limit_values(state, limit.metric) / limit.limit_ms for limit in limits])
+        for row in np.flatnonzero(reached < batch):
+            batch[row] = reached[row]
+            binding[row] = f"{limits[int(slack[row].argmax())].metric.value}_limit"
     return Capacity(batch=batch, binding=tuple(binding), floor=floor)
 
 
