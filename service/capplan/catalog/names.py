@@ -73,8 +73,9 @@ class NameIndex:
         return found
 
     def near(self, name: str) -> tuple[str, ...]:
-        """Entries that could be meant: those that have all the name's words, else contain it, else look alike,
-        else have a word that looks like it.
+        """Entries that could be meant: those that have its words, else contain it, else look alike.
+
+        A name that looks like no whole spelling is compared with the words of all of them.
         """
         if len(name) > _MAX_COMPARED_CHARACTERS:
             return ()

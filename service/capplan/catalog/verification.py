@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections import defaultdict
 
-from capplan.catalog.conversion import Row, to_mig_board_record
+from capplan.catalog.conversion import Row, to_accelerator, to_mig_board_record
 from capplan.catalog.names import fold_accelerator_name
 from capplan.catalog.shipped import ShippedCatalog
 from capplan.errors import FieldViolation, InvalidInputError
+from capplan.hardware.checks import check_accelerator
 from capplan.hardware.mig import check_board
 
 
@@ -17,9 +18,17 @@ def verify_shipped(facts: ShippedCatalog) -> None:
     Raises:
         InvalidInputError: with every fault found.
     """
-    faults = [*_board_faults(facts), *_alias_faults(facts)]
+    faults = [*_accelerator_faults(facts), *_board_faults(facts), *_alias_faults(facts)]
     if faults:
         raise InvalidInputError(faults)
+
+
+def _accelerator_faults(facts: ShippedCatalog) -> list[FieldViolation]:
+    return [
+        FieldViolation(f"accelerators[{row['sku']}]", finding)
+        for row in facts.accelerators
+        for finding in check_accelerator(to_accelerator(row), row["boost_clock_mhz"])
+    ]
 
 
 def _board_faults(facts: ShippedCatalog) -> list[FieldViolation]:
