@@ -12,16 +12,26 @@ from capplan.estimation.device import RankDevice
 from capplan.estimation.engine import EngineSettings
 from capplan.modeling.costs import ModelCosts
 from capplan.modeling.linear import Component
-from capplan.modeling.sharding import attention_rank_share, state_bytes_per_rank, weight_bytes_per_rank
+from capplan.modeling.sharding import (
+    attention_rank_share,
+    gemm_rank_share,
+    state_bytes_per_rank,
+    weight_bytes_per_rank,
+)
 from capplan.units import GIB, MIB
 
 KV_BLOCK_TOKENS = 16
 """Tokens of one KV block, vLLM's default ``--block-size``; a request holds whole blocks."""
 
-_GRAPH_BASE_BYTES = int(0.2 * GIB)
-_GRAPH_BYTES_PER_LAYER = 14 * MIB
-# Captured graphs: 0.65 GiB with 34 layers (gemma-3-4b on B200), about 1.3 GiB with 48 to 80 layers (vLLM pull request
-# 21489; gpustack/runner pull request 251).
+_GRAPH_BASE_BYTES = int(0.3 * GIB)
+_GRAPH_BYTES_PER_LAYER = 20 * MIB
+# Captured graphs: 0.65 GiB with 34 layers (gemma-3-4b on B200), 1.03 with 36 (gpt-oss-120b on H100), 1.3 with 48 (Llama-4
+# Maverick), 1.5-1.9 with 88 (Mistral-Medium class): published start-up logs; the line stays on their safe side.
+
+_MXFP4_HIDDEN_MULTIPLE = 256
+_MXFP4_PADDING_GENERATIONS = frozenset({"hopper", "blackwell", "blackwell-ultra"})
+# From Hopper on, vLLM's mxfp4 expert kernels pad the hidden width to a multiple of 256: gpt-oss-120b (2,880 to 3,072)
+# takes 64.4 GiB on H100 where its file has 60.8; on an RTX 3090 gpt-oss-20b takes its file's size (start-up logs).
 
 _ACTIVATION_WIDTHS = 4
 _FFN_WIDTHS = 3
@@ -83,7 +93,8 @@ class RankFootprint:
     """What one rank of a replica holds of a model, whatever the device: worked out once per model and split.
 
     Attributes:
-        weight_bytes: weights of the rank.
+        weight_bytes: weights of the rank as stored.
+        mxfp4_padding_bytes: what kernels that pad mxfp4 experts add to that.
         cache_terms: cache by how layers keep it.
         state_bytes: recurrent state of one sequence.
         hidden_size: width of the residual stream.
@@ -95,6 +106,7 @@ class RankFootprint:
     """
 
     weight_bytes: int
+    mxfp4_padding_bytes: int
     cache_terms: tuple[_CacheTerm, ...]
     state_bytes: float
     hidden_size: int
@@ -103,6 +115,15 @@ class RankFootprint:
     element_bytes: int
     widest_ffn_elements: float
     max_context_tokens: int | None
+
+
+def _mxfp4_padding_bytes(model: ModelCosts, tensor_parallel: int) -> float:
+    padded = math.ceil(model.hidden_size / _MXFP4_HIDDEN_MULTIPLE) * _MXFP4_HIDDEN_MULTIPLE / model.hidden_size
+    return sum(
+        (padded - 1.0) * gemm.stored_bytes * gemm_rank_share(gemm, model.vocabulary_size, tensor_parallel)
+        for gemm in model.gemms
+        if gemm.storage == "mxfp4" and gemm.experts
+    )
 
 
 def rank_footprint(model: ModelCosts, tensor_parallel: int) -> RankFootprint:
@@ -117,6 +138,7 @@ def rank_footprint(model: ModelCosts, tensor_parallel: int) -> RankFootprint:
         widest = max(widest, copies * (_FFN_WIDTHS * width / tensor_parallel + inputs))
     return RankFootprint(
         weight_bytes=int(weight_bytes_per_rank(model, tensor_parallel)),
+        mxfp4_padding_bytes=int(_mxfp4_padding_bytes(model, tensor_parallel)),
         cache_terms=tuple(
             _CacheTerm(a.layers * a.cache_bytes_per_token * attention_rank_share(a, tensor_parallel), a.window_tokens)
             for a in model.attentions
@@ -201,12 +223,15 @@ def memory_breakdown(
     activations = activation_bytes(footprint, settings)
     graphs = _GRAPH_BASE_BYTES + _GRAPH_BYTES_PER_LAYER * footprint.layers if settings.profile.graphs_in_budget else 0
     runtime = settings.profile.runtime_bytes + (settings.profile.peer_bytes if peers else 0)
-    pool = budget - footprint.weight_bytes - activations - graphs - runtime
+    weights = footprint.weight_bytes
+    if device.accelerator.architecture in _MXFP4_PADDING_GENERATIONS:
+        weights += footprint.mxfp4_padding_bytes
+    pool = budget - weights - activations - graphs - runtime
     chunk = settings.max_num_batched_tokens
     return MemoryBreakdown(
         device_bytes=device.memory_bytes,
         budget_bytes=budget,
-        weight_bytes=footprint.weight_bytes,
+        weight_bytes=weights,
         activation_bytes=activations,
         graph_bytes=graphs,
         runtime_bytes=runtime,

@@ -22,6 +22,10 @@ _UNITS = {
 }
 
 
+def _count(value: float) -> str:
+    return f"{value:,.0f}" if value >= 10 else f"{value:.2g}"
+
+
 def assumptions(query: PlacementQuery, context_tokens: int) -> tuple[str, ...]:
     """What a plan takes for granted, one sentence each."""
     sentences = list(query.model.assumptions)
@@ -59,10 +63,10 @@ def explain(query: PlacementQuery, placement: Placement) -> Placement:
     sentences = [
         f"{placement.replica_count} replica(s), {spread}, on {placement.device_count} x {product} serve "
         f"{target}{margin}.",
-        f"One replica sustains {capacity.output_tokens_per_s.value:.0f} output tokens/s with {capacity.batch:.3g} "
+        f"One replica sustains {capacity.output_tokens_per_s.value:.0f} output tokens/s with {_count(capacity.batch)} "
         f"running requests (ITL {capacity.itl_ms.value:.1f} ms, TTFT {capacity.ttft_ms.value:.0f} ms); more is kept "
         f"back by {_BINDING[placement.binding_constraint]}.",
-        f"At the target each replica runs {point.batch:.3g} requests: ITL {point.itl_ms.value:.1f} ms, TTFT "
+        f"At the target each replica runs {_count(point.batch)} requests: ITL {point.itl_ms.value:.1f} ms, TTFT "
         f"{point.ttft_ms.value:.0f} ms, {placement.utilization:.0%} of capacity.",
         f"Most of a step is limited by {capacity.bottleneck.replace('_', ' ')}; the longest parts are {largest}.",
     ]

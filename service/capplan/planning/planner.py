@@ -19,7 +19,7 @@ from capplan.planning.solver import Sized, Solution, solve
 def best_rows(sized: Sized) -> list[int]:
     """Rows best first, one per accelerator and slice profile."""
     seen, rows = set(), []
-    for row in order(sized.candidates, sized.objective, sized.devices, sized.e2e_ms):
+    for row in order(sized.candidates, sized.objective, sized.devices, sized.replicas, sized.e2e_ms):
         device = sized.candidates[row].replica.device
         key = (device.accelerator.sku, device.profile.profile_id if device.profile else None)
         if key not in seen:

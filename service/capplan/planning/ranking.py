@@ -86,16 +86,23 @@ def objective_values(objective: Objective, candidates: Sequence[Candidate], devi
             return e2e_ms
 
 
-def order(candidates: Sequence[Candidate], objective: Values, devices: Values, e2e_ms: Values) -> list[int]:
-    """Indices best first. Ties go to the lower cost, then fewer devices, then lower latency, then by name."""
+def order(
+    candidates: Sequence[Candidate], objective: Values, devices: Values, replicas: Values, e2e_ms: Values
+) -> list[int]:
+    """Indices best first.
 
-    def key(index: int) -> tuple[float, float, float, float, str, int, str]:
+    Ties go to the lower cost, fewer devices, whole devices before slices, slices that leave more of the device free,
+    lower latency, and at last the name.
+    """
+
+    def key(index: int) -> tuple[float, float, float, float, float, str, int, str]:
         candidate = candidates[index]
-        price = candidate.item.price
+        price, profile = candidate.item.price, candidate.replica.device.profile
         return (
             float(objective[index]),
             float(devices[index]) * price.usd_per_h if price else np.inf,
             float(devices[index]),
+            float(replicas[index]) * profile.memory_slices if profile else 0.0,
             float(e2e_ms[index]),
             candidate.item.accelerator.sku,
             candidate.replica.parallelism.tensor_parallel,

@@ -49,7 +49,7 @@ def _best(query: PlacementQuery) -> tuple[str, float, float] | None:
     sized = solve(query).sized
     if sized is None:
         return None
-    row = order(sized.candidates, sized.objective, sized.devices, sized.e2e_ms)[0]
+    row = order(sized.candidates, sized.objective, sized.devices, sized.replicas, sized.e2e_ms)[0]
     return sized.candidates[row].item.accelerator.sku, float(sized.devices[row]), float(sized.objective[row])
 
 
