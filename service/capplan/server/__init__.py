@@ -1,0 +1,1 @@
+"""The gRPC service: what it answers (application), how it is reached (dispatch, runtime) and how it is watched."""

@@ -1,0 +1,70 @@
+"""A model's sizes as messages."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from capplan.errors import UnsupportedPrecisionError
+from capplan.modeling.architecture import ModelArchitecture
+from capplan.modeling.costs import ModelCosts, model_costs
+from capplan.modeling.parameters import active_parameters, parameter_groups, total_parameters
+from capplan.modeling.precision import native_precision
+from capplan.server.conversion.integers import int64
+from capplan.server.model_sizes import layer_summary, token_costs
+from capplan.v1 import model_pb2
+
+
+def to_model_description(
+    architecture: ModelArchitecture, costs: ModelCosts, precisions: Iterable[str]
+) -> model_pb2.ModelDescription:
+    """Everything ``DescribeModel`` says about a model.
+
+    Args:
+        architecture: the model.
+        costs: its costs in the weight format the per-token figures are for.
+        precisions: weight formats to size; one the model cannot be stored in is answered with the refusal.
+    """
+    token = token_costs(costs)
+    parameters = total_parameters(architecture)
+    return model_pb2.ModelDescription(
+        name=architecture.name,
+        family=architecture.family,
+        layer_count=architecture.layer_count,
+        hidden_size=architecture.hidden_size,
+        vocabulary_size=architecture.vocabulary_size,
+        max_context_tokens=architecture.max_context_tokens or 0,
+        layer_summary=layer_summary(architecture),
+        total_parameter_count=int64(parameters, "parameters"),
+        active_parameter_count=active_parameters(architecture),
+        parameter_groups=[
+            model_pb2.ParameterGroup(component=component.value, parameter_count=count)
+            for component, count in parameter_groups(architecture).items()
+            if count
+        ],
+        native_weights=native_precision(architecture),
+        precisions=[_to_precision_size(architecture, weights, parameters) for weights in precisions],
+        kv_cache=costs.kv_precision,
+        kv_cache_bytes_per_token=token.cache_bytes,
+        kv_cache_bytes_per_token_beyond_window=token.cache_bytes_beyond_window,
+        state_bytes_per_sequence=int64(token.state_bytes_per_sequence, "bytes of recurrent state"),
+        flop_per_token=token.flop,
+        attention_flop_per_context_token=token.attention_flop_per_context_token,
+        decode_intensity_flop_per_byte=token.decode_intensity_flop_per_byte,
+        assumptions=architecture.assumptions,
+    )
+
+
+def _to_precision_size(architecture: ModelArchitecture, weights: str, parameters: int) -> model_pb2.PrecisionSize:
+    try:
+        costs = model_costs(architecture, weights)
+    except UnsupportedPrecisionError as refusal:
+        return model_pb2.PrecisionSize(
+            weights=weights, refusal="; ".join(violation.description for violation in refusal.violations)
+        )
+    return model_pb2.PrecisionSize(
+        weights=weights,
+        weight_bytes=int64(costs.weight_bytes, "bytes of weights"),
+        effective_bits_per_parameter=8.0 * costs.weight_bytes / parameters if parameters else 0.0,
+        # What was assumed about the config is said once, for the model.
+        assumptions=costs.assumptions[len(architecture.assumptions) :],
+    )
