@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
-from capplan.units import KIB, MIB
+from capplan.units import GB, KIB, MIB
 
 MEASURED_BYTES: Final = (8 * KIB, 64 * KIB, 256 * KIB, MIB, 4 * MIB, 16 * MIB, 64 * MIB, 256 * MIB)
 """Message sizes of every curve."""
@@ -69,3 +69,19 @@ MEASURED: Final[Mapping[tuple[str, int], Curve]] = MappingProxyType(
     }
 )
 """By (sku, ranks)."""
+
+MEASURED_OVER_BYTES_PER_S: Final[Mapping[str, float]] = MappingProxyType(
+    {
+        "a100-sxm4-80gb": 300 * GB,
+        "h100-sxm-80gb": 450 * GB,
+        "h200-sxm-141gb": 450 * GB,
+        "b200-180gb": 900 * GB,
+        "b300-288gb": 900 * GB,
+        "gb200-186gb": 900 * GB,
+        "gb300-279gb": 900 * GB,
+        "l40s-48gb": 31.5 * GB,
+        _RTX_PRO_6000: 63 * GB,
+        "arc-pro-b60-24gb": 31.5 * GB,
+    }
+)
+"""One-way rate of the link each product was timed over."""

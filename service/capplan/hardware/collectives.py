@@ -7,7 +7,8 @@ on linearly at the bandwidth of the last one.
 **Relatives** take the curve of the nearest measured product, split into latency (the time of an empty message) and
 transfer (the rest). Transfer scales with the link's one-way rate and the wire factor 2(n-1)/n; latency with the number
 of ranks as in NCCL's own cost model for a small ring on NVLink, 6.6 + 1.2 (n-1) us (NCCL src/graph/tuning.cc, within
-15 % of H100 and H200 measurements).
+15 % of H100 and H200 measurements; Blackwell takes 1.5 times that). Engines' fused kernels, whose curves these are, end
+at 8 ranks; beyond, the latency is NCCL's.
 
 **Other fabrics** have no measured curve: t = latency + bytes * 2(n-1)/n / bus bandwidth, with that latency times 1.4
 (the factor by which A100 exceeds the model) and a bandwidth per kind of fabric. In a full mesh (xGMI, Gaudi's RoCE)
@@ -19,6 +20,7 @@ cards, whose driver has no peer access, can only be slower.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -30,13 +32,15 @@ from numpy.typing import NDArray
 
 from capplan.errors import InvalidInputError
 from capplan.hardware.accelerator import Accelerator
-from capplan.hardware.collective_points import MEASURED, MEASURED_BYTES
+from capplan.hardware.collective_points import MEASURED, MEASURED_BYTES, MEASURED_OVER_BYTES_PER_S
 from capplan.units import GB
 
 FloatArray = NDArray[np.float64]
 
 _PCIE_RANKS_PER_NODE: Final = 8
 _UNMEASURED_LATENCY: Final = 1.4
+_FUSED_RANKS: Final = 8  # engines' own kernels reach no further: NCCL beyond, which only Blackwell's racks allow
+_BLACKWELL_LATENCY: Final = 1.5  # NCCL on Blackwell over its own model, middle of 1.3-1.7
 _RING_SHARE: Final = 0.80  # of one-way link rate, what all-gather and reduce-scatter reach on large payloads
 _MESH_SHARE: Final[Mapping[str, float]] = MappingProxyType(
     {
@@ -47,25 +51,18 @@ _MESH_SHARE: Final[Mapping[str, float]] = MappingProxyType(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class _Reference:
-    """A measured product and the one-way rate of the link it was measured over."""
-
-    sku: str
-    bytes_per_s: float
-
-
-_NVLINK: Final[Mapping[str, _Reference]] = MappingProxyType(
+_NVLINK_REFERENCE: Final[Mapping[str, str]] = MappingProxyType(
     {
-        "volta": _Reference("a100-sxm4-80gb", 300 * GB),
-        "ampere": _Reference("a100-sxm4-80gb", 300 * GB),
-        "hopper": _Reference("h100-sxm-80gb", 450 * GB),
-        "blackwell": _Reference("b200-180gb", 900 * GB),
-        "blackwell-ultra": _Reference("b300-288gb", 900 * GB),
+        "volta": "a100-sxm4-80gb",
+        "ampere": "a100-sxm4-80gb",
+        "hopper": "h100-sxm-80gb",
+        "blackwell": "b200-180gb",
+        "blackwell-ultra": "b300-288gb",
     }
 )
-_PCIE_GEN4: Final = _Reference("l40s-48gb", 31.5 * GB)
-_PCIE_GEN5: Final = _Reference("rtx-pro-6000-server-96gb", 63 * GB)
+_PCIE_GEN4: Final = "l40s-48gb"
+_PCIE_GEN5: Final = "rtx-pro-6000-server-96gb"
+_PCIE_GEN5_FROM_BYTES_PER_S: Final = 48 * GB  # between 31.5 (Gen4) and 63 (Gen5)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,11 +71,11 @@ class _Path:
 
     Attributes:
         bytes_per_s: one-way rate per device.
-        reference: measured product to scale from; ``None`` for fabrics nobody measured.
+        reference: sku of the measured product to scale from; ``None`` for fabrics nobody measured.
     """
 
     bytes_per_s: float
-    reference: _Reference | None
+    reference: str | None
 
 
 def all_reduce_ranks_limit(accelerator: Accelerator) -> int:
@@ -125,10 +122,11 @@ def all_reduce_s(accelerator: Accelerator, ranks: int, message_bytes: FloatArray
 def _path(accelerator: Accelerator, ranks: int) -> _Path:
     link, pcie = accelerator.link_bytes_per_s, accelerator.pcie_bytes_per_s
     if link is not None and ranks <= accelerator.link_domain_size:
-        reference = _NVLINK.get(accelerator.architecture) if accelerator.interconnect.startswith("nvlink") else None
+        nvlink = accelerator.interconnect.startswith("nvlink")
+        reference = _NVLINK_REFERENCE.get(accelerator.architecture) if nvlink else None
         return _Path(link, reference)
     if pcie is not None and _has_pcie_peers(accelerator) and ranks <= _PCIE_RANKS_PER_NODE:
-        return _Path(pcie, _PCIE_GEN4 if pcie < 0.75 * _PCIE_GEN5.bytes_per_s else _PCIE_GEN5)
+        return _Path(pcie, _PCIE_GEN5 if pcie >= _PCIE_GEN5_FROM_BYTES_PER_S else _PCIE_GEN4)
     limit = all_reduce_ranks_limit(accelerator)
     raise InvalidInputError.single(
         "ranks", f"{ranks} devices of {accelerator.sku} cannot reach each other; at most {limit} can"
@@ -144,21 +142,21 @@ def _ring_latency_us(ranks: int) -> float:
     return 6.6 + 2.0 * 0.6 * (ranks - 1)
 
 
-def _scaled_s(sku: str, path: _Path, reference: _Reference, ranks: int, size: FloatArray) -> FloatArray:
+def _scaled_s(sku: str, path: _Path, reference: str, ranks: int, size: FloatArray) -> FloatArray:
     """The curve of the nearest measured product, brought to this link and number of ranks."""
-    own = sorted(n for name, n in MEASURED if name == sku)
-    if ranks in own:
-        return _Interpolation.of(sku, ranks).seconds(size)
-    theirs = sorted(n for name, n in MEASURED if name == reference.sku)
-    if own and ranks not in theirs:
-        curve_sku, measured_ranks, rate = sku, own, path.bytes_per_s
-    else:
-        curve_sku, measured_ranks, rate = reference.sku, theirs, reference.bytes_per_s
-    nearest = min(measured_ranks, key=lambda n: (abs(np.log(n / ranks)), n))
-    curve = _Interpolation.of(curve_sku, nearest)
-    latency = curve.latency_s * _ring_latency_us(ranks) / _ring_latency_us(nearest)
-    transfer = (curve.seconds(size) - curve.latency_s) * (rate / path.bytes_per_s) * (_wire(ranks) / _wire(nearest))
-    return latency + transfer
+    names = {reference}
+    if MEASURED_OVER_BYTES_PER_S.get(sku) == path.bytes_per_s:  # its own curve was timed over this very link
+        names.add(sku)
+    curves = [(abs(math.log(n / ranks)), name != sku, name, n) for name, n in MEASURED if name in names]
+    _, _, nearest_sku, nearest = min(curves)
+    curve = _Interpolation.of(nearest_sku, nearest)
+    latency, transfer = curve.latency_s, curve.seconds(size) - curve.latency_s
+    if ranks > _FUSED_RANKS:
+        latency = _BLACKWELL_LATENCY * _ring_latency_us(ranks) * 1e-6
+    elif ranks != nearest:
+        latency *= _ring_latency_us(ranks) / _ring_latency_us(nearest)
+    link = MEASURED_OVER_BYTES_PER_S[nearest_sku] / path.bytes_per_s
+    return latency + transfer * link * (_wire(ranks) / _wire(nearest))
 
 
 def _fabric_s(accelerator: Accelerator, ranks: int, link_bytes_per_s: float, size: FloatArray) -> FloatArray:
