@@ -25,7 +25,7 @@ KV_BLOCK_TOKENS = 16
 
 _GRAPH_BASE_BYTES = int(0.3 * GIB)
 _GRAPH_BYTES_PER_LAYER = 20 * MIB
-# Captured graphs: 0.65 GiB with 34 layers (gemma-3-4b on B200), 1.03 with 36 (gpt-oss-120b on H100), 1.3 with 48 (Llama-4
+# Captured graphs: 0.65 GiB with 34 layers (gemma-3-4b on B200), 1.03 with 36 (gpt-oss-120b on H100), 1.3 with 48 (Llama 4
 # Maverick), 1.5-1.9 with 88 (Mistral-Medium class): published start-up logs; the line stays on their safe side.
 
 _MXFP4_HIDDEN_MULTIPLE = 256
@@ -37,6 +37,10 @@ _ACTIVATION_WIDTHS = 4
 _FFN_WIDTHS = 3
 # Live activations of one forward pass: residual, normalised input, attention output and query/key/value (about 4 hidden
 # widths), then gate, up and their product (3 FFN widths, split by tensor parallelism).
+
+
+def _in_blocks(tokens: float) -> int:
+    return math.ceil(tokens / KV_BLOCK_TOKENS) * KV_BLOCK_TOKENS
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,9 +79,9 @@ class MemoryBreakdown:
         return self.kv_pool_bytes / self.live_request_bytes if self.live_request_bytes else math.inf
 
     def kv_pool_tokens(self, live_tokens: float) -> int:
-        """Tokens the pool holds when every request has ``live_tokens`` of context."""
+        """Tokens the pool holds when every request has ``live_tokens`` of context, in whole blocks; 0 without a cache."""
         concurrent = self.max_concurrent_requests
-        return int(concurrent * live_tokens) if math.isfinite(concurrent) else 0
+        return int(concurrent * _in_blocks(live_tokens)) if math.isfinite(concurrent) else 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,10 +177,9 @@ def request_bytes(footprint: RankFootprint, context_tokens: float, *, prefill_ch
     Windowed layers keep at most their window, plus one prefill chunk while the prompt is being read (what the engine
     checks at start).
     """
-    blocks = math.ceil(context_tokens / KV_BLOCK_TOKENS) * KV_BLOCK_TOKENS
     total = footprint.state_bytes
     for term in footprint.cache_terms:
-        kept = blocks
+        kept = _in_blocks(context_tokens)
         if term.window_tokens is not None:
             kept = min(kept, term.window_tokens + prefill_chunk_tokens + KV_BLOCK_TOKENS)
         total += term.bytes_per_token * kept
