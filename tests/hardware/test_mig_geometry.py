@@ -344,6 +344,13 @@ def test_unknown_profile_is_refused_with_the_known_ones():
         lay_out_gpu(seven_slice(), {99: 1})
 
 
+def test_equal_tables_are_one_board_whatever_object_holds_them():
+    # A catalogue that is read again yields equal boards, not the same ones.
+    for _ in range(2):
+        board = rtx_pro_6000()
+        assert lay_out_gpu(board, {14: 1}) == (MigInstance(board.profile(14), 9),)
+
+
 def test_negative_count_is_refused():
     with pytest.raises(InvalidInputError, match="negative"):
         lay_out_gpu(seven_slice(), {19: -1})

@@ -301,7 +301,7 @@ def lay_out_gpu(
         previous = tables.slots[chosen[-1]] if chosen else None
         for slot in range(len(tables.slots) - 1, -1, -1):
             index, start, _ = tables.slots[slot]
-            if tables.board.profiles[index] is not profile:
+            if board.profiles[index].profile_id != profile.profile_id:
                 continue
             if previous is not None and previous[0] == index and start > previous[1]:
                 continue  # equal instances go downwards: every other order is the same layout

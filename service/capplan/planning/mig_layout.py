@@ -150,9 +150,7 @@ def lay_out(board: MigBoard, profile: MigProfile, count: int, driver_branch: int
         )
     full, rest = divmod(count, per_gpu)
     wanted = [(full, {profile.profile_id: per_gpu}), (1 if rest else 0, {profile.profile_id: rest})]
-    return _plan(
-        board, tuple(_gpu_layout(board, counts, gpus, driver_branch) for gpus, counts in wanted if gpus), driver_branch
-    )
+    return _plan(board, tuple(_gpu_layout(board, counts, gpus, driver_branch) for gpus, counts in wanted if gpus))
 
 
 def lay_out_mixed(
@@ -174,7 +172,7 @@ def lay_out_mixed(
         raise InvalidInputError.single("gpu_count", f"{gpu_count} GPUs; at least 1 is needed")
     if not any(counts.values()):
         raise InvalidInputError.single("counts", "no instance is asked for")
-    return _plan(board, (_gpu_layout(board, counts, gpu_count, driver_branch),), driver_branch)
+    return _plan(board, (_gpu_layout(board, counts, gpu_count, driver_branch),))
 
 
 def _gpu_layout(board: MigBoard, counts: Mapping[int, int], gpu_count: int, driver_branch: int | None) -> GpuLayout:
@@ -182,6 +180,7 @@ def _gpu_layout(board: MigBoard, counts: Mapping[int, int], gpu_count: int, driv
     if instances is None:
         asked = ", ".join(f"{board.profile(profile_id).name} x {count}" for profile_id, count in counts.items())
         raise InvalidInputError.single("counts", f"one {board.display_name} cannot hold {asked}")
+    _check_creation_order(board, instances, driver_branch)
     leftover = (
         Leftover(profile, most_additional(board, profile.profile_id, instances, driver_branch))
         for profile in board.profiles
@@ -189,10 +188,9 @@ def _gpu_layout(board: MigBoard, counts: Mapping[int, int], gpu_count: int, driv
     return GpuLayout(gpu_count, instances, tuple(item for item in leftover if item.count))
 
 
-def _plan(board: MigBoard, layouts: tuple[GpuLayout, ...], driver_branch: int | None) -> MigPlan:
+def _plan(board: MigBoard, layouts: tuple[GpuLayout, ...]) -> MigPlan:
     totals: Counter[MigProfile] = Counter()
     for layout in layouts:
-        _check_creation_order(board, layout.instances, driver_branch)
         for instance in layout.instances:
             totals[instance.profile] += layout.gpu_count
     slices = tuple(
