@@ -56,7 +56,7 @@ def _number(read: Callable[[T], float | None]) -> FilterField[T]:
     return FilterField(FieldKind.NUMBER, read)
 
 
-ACCELERATORS: Final = Listing[AcceleratorRecord](
+ACCELERATORS: Final[Listing[AcceleratorRecord]] = Listing(
     "accelerators",
     lambda snapshot: snapshot.accelerators.values(),
     lambda row: (row.accelerator.sku,),
@@ -82,7 +82,7 @@ ACCELERATORS: Final = Listing[AcceleratorRecord](
     },
 )
 
-MIG_BOARDS: Final = Listing[MigBoardRecord](
+MIG_BOARDS: Final[Listing[MigBoardRecord]] = Listing(
     "migBoards",
     lambda snapshot: snapshot.mig_boards.values(),
     lambda row: (row.board,),
@@ -95,7 +95,7 @@ MIG_BOARDS: Final = Listing[MigBoardRecord](
     },
 )
 
-PRICES: Final = Listing[PriceRecord](
+PRICES: Final[Listing[PriceRecord]] = Listing(
     "prices",
     lambda snapshot: snapshot.prices.values(),
     lambda row: (row.sku, row.price.term, row.market),
@@ -109,7 +109,7 @@ PRICES: Final = Listing[PriceRecord](
     },
 )
 
-CLOUD_INSTANCES: Final = Listing[CloudInstance](
+CLOUD_INSTANCES: Final[Listing[CloudInstance]] = Listing(
     "cloudInstances",
     lambda snapshot: snapshot.instances,
     lambda row: (row.cloud, row.instance_type, row.region),
@@ -127,7 +127,7 @@ CLOUD_INSTANCES: Final = Listing[CloudInstance](
     },
 )
 
-MODELS: Final = Listing[ModelProfile](
+MODELS: Final[Listing[ModelProfile]] = Listing(
     "models",
     lambda snapshot: snapshot.models.values(),
     lambda row: (row.name,),

@@ -12,6 +12,7 @@ from typing import Any
 from capplan.hardware.accelerator import Accelerator
 from capplan.hardware.mig import MigBoard
 from capplan.modeling.architecture import ModelArchitecture
+from capplan.modeling.facts import architecture_from_facts
 from capplan.planning.query import DevicePrice
 
 
@@ -160,6 +161,4 @@ class ModelProfile:
         Raises:
             UnsupportedModelError: the facts describe something that cannot be sized exactly.
         """
-        from capplan.modeling.facts import architecture_from_facts
-
         return architecture_from_facts(self.facts)
