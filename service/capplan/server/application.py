@@ -81,18 +81,10 @@ class Application(PlannerApplication, CatalogApplication):
         """
         engine = open_engine(settings.database_url, busy_timeout_ms=settings.database_busy_timeout_ms)
         try:
-            if engine.dialect.name == "sqlite":
-                upgrade(engine)
-                with session_scope(engine) as session:
-                    load_catalog(session)
-            else:
-                require_current_schema(engine)
-            with session_scope(engine) as session:
-                snapshot = load_snapshot(session)
-        except SQLAlchemyError as error:
-            raise DatabaseUnavailableError(engine, error) from error
-        if not snapshot.accelerators:
-            raise EmptyCatalogError
+            snapshot = _read_catalog(engine)
+        except BaseException:
+            engine.dispose()
+            raise
         key = settings.page_token_key
         return cls(snapshot, Paginator(None if key is None else key.get_secret_value().encode()), engine)
 
@@ -133,3 +125,21 @@ class Application(PlannerApplication, CatalogApplication):
         """Lets go of the database."""
         if self._engine is not None:
             self._engine.dispose()
+
+
+def _read_catalog(engine: Engine) -> CatalogSnapshot:
+    """The catalogue of a database, which is made ready first when it is an embedded one."""
+    try:
+        if engine.dialect.name == "sqlite":
+            upgrade(engine)
+            with session_scope(engine) as session:
+                load_catalog(session)
+        else:
+            require_current_schema(engine)
+        with session_scope(engine) as session:
+            snapshot = load_snapshot(session)
+    except SQLAlchemyError as error:
+        raise DatabaseUnavailableError(engine, error) from error
+    if not snapshot.accelerators:
+        raise EmptyCatalogError
+    return snapshot

@@ -8,7 +8,7 @@ import time
 import uuid
 from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
-from typing import Any, Final, cast
+from typing import Any, Final, TypeAlias, cast
 
 import grpc
 import grpc.aio
@@ -22,14 +22,14 @@ from capplan.server.metrics import Metrics
 REQUEST_ID_KEY: Final = "x-request-id"
 
 _REQUEST_ID: Final = re.compile(r"[0-9A-Za-z._:/+=-]{1,128}")
-_CODE_NAMES: Final = {code.value[0]: code.name for code in grpc.StatusCode}
 _HEALTH_PREFIX: Final = "/grpc.health."
 
 _request_id: ContextVar[str] = ContextVar("request_id", default="")
 
 Context = grpc.aio.ServicerContext[Any, Any]
-Handler = grpc.RpcMethodHandler[Any, Any]
-Continuation = Callable[[grpc.HandlerCallDetails], Awaitable[Handler | None]]
+# Quoted: only the stubs of gRPC know this class as generic.
+Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any] | None"
+Continuation: TypeAlias = "Callable[[grpc.HandlerCallDetails], Awaitable[Handler]]"
 Unary = Callable[[Any, Context], Awaitable[Any]]
 
 
@@ -38,7 +38,7 @@ class _UnaryInterceptor(grpc.aio.ServerInterceptor):
 
     async def intercept_service(
         self, continuation: Continuation, handler_call_details: grpc.HandlerCallDetails
-    ) -> Handler | None:
+    ) -> Handler:
         handler = await continuation(handler_call_details)
         # gRPC gives no handler for a method that does not exist, and answers UNIMPLEMENTED itself.
         if handler is None or handler.unary_unary is None:
@@ -82,7 +82,7 @@ class ObservationInterceptor(_UnaryInterceptor):
                 expired = remaining_s is not None and remaining_s <= 0
                 code = (grpc.StatusCode.DEADLINE_EXCEEDED if expired else grpc.StatusCode.CANCELLED).name
                 raise
-            except BaseException:
+            except grpc.aio.AbortError:
                 code = _code_of(context)
                 raise
             finally:
@@ -131,6 +131,6 @@ def _request_id_of(context: Context) -> str:
 
 
 def _code_of(context: Context) -> str:
-    """Name of the status code a context holds; gRPC keeps a number there."""
-    number = cast(int, context.code())
-    return _CODE_NAMES.get(number, grpc.StatusCode.UNKNOWN.name)
+    """Name of the status code a call ends with; gRPC sets none when it ends well."""
+    code = cast("grpc.StatusCode | None", context.code())
+    return (code or grpc.StatusCode.OK).name

@@ -167,7 +167,7 @@ class Server:
         hurrying.cancel()
 
     async def close(self) -> None:
-        """Stop at once and let go of everything; after :meth:`drain` there is nothing left to cut off."""
+        """Stop at once and let go of all but the application; after :meth:`drain` there is nothing to cut off."""
         if self._refreshing is not None:
             self._refreshing.cancel()
             with contextlib.suppress(asyncio.CancelledError):
@@ -178,7 +178,6 @@ class Server:
         self._reading.close()
         if self._metrics_server is not None:
             await asyncio.to_thread(self._metrics_server.close)
-        self._application.close()
         self._logger.info("stopped")
 
 
@@ -223,7 +222,11 @@ def run(settings: Settings, on_started: Callable[[Addresses], Any] | None = None
         CapplanError: the database or an address cannot be used; the message says why.
     """
     configure_logs(settings.log_format, settings.log_level)
-    asyncio.run(serve(Application.from_settings(settings), settings, on_started))
+    application = Application.from_settings(settings)
+    try:
+        asyncio.run(serve(application, settings, on_started))
+    finally:
+        application.close()
 
 
 async def _wait(event: asyncio.Event, seconds: float) -> None:
