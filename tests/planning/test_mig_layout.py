@@ -162,6 +162,7 @@ def test_board_without_published_starts_is_refused():
 
 
 def test_illegal_layout_never_leaves(monkeypatch):
+    mig_layout._one_gpu.cache_clear()
     wrong = (MigInstance(H100.profile(14), 4), MigInstance(H100.profile(14), 4))
     monkeypatch.setattr(mig_layout, "lay_out_gpu", lambda *_: wrong)
     with pytest.raises(RuntimeError, match="cannot be created"):

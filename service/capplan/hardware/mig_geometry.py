@@ -37,13 +37,15 @@ Multiset = tuple[int, ...]
 class _Tables:
     """One board's tables under one driver, compiled for the search.
 
-    ``slots[i]`` is one legal (profile index, start, unit mask); a state is an ascending tuple of slot indices.
+    ``slots[i]`` is one legal (profile index, start, unit mask); a state is a tuple of slot indices.
+    ``slot_of`` finds the slot of a (profile id, start).
     ``engines[p]`` are profile p's media engines in the order of ``budget``; both are empty when engines are unknown.
     ``together`` holds the two groups of profiles an old driver does not allow on one GPU.
     """
 
     board: MigBoard
     slots: tuple[tuple[int, int, int], ...]
+    slot_of: Mapping[tuple[int, int], int]
     engines: tuple[tuple[int, ...], ...]
     budget: tuple[int, ...]
     together: tuple[frozenset[int], frozenset[int]] | None
@@ -52,9 +54,12 @@ class _Tables:
         """Whether the slot can be added to the state."""
         profile, _, mask = self.slots[slot]
         used = [self.slots[index] for index in state]
-        if any(mask & other for _, _, other in used):
-            return False
-        if sum(1 for other, _, _ in used if other == profile) >= self.board.profiles[profile].max_count:
+        same = 0
+        for other, _, other_mask in used:
+            if mask & other_mask:
+                return False
+            same += other == profile
+        if same >= self.board.profiles[profile].max_count:
             return False
         for kind, available in enumerate(self.budget):
             taken = sum(self.engines[other][kind] for other, _, _ in used)
@@ -104,21 +109,18 @@ def _tables(board: MigBoard, driver_branch: int | None) -> _Tables:
             for slices in (4, 3)
         )
         together = (four, three)
-    return _Tables(board, tuple(slots), engines, tuple(count for _, count in budget), together)
+    slot_of = {(board.profiles[profile].profile_id, start): slot for slot, (profile, start, _) in enumerate(slots)}
+    return _Tables(board, tuple(slots), slot_of, engines, tuple(count for _, count in budget), together)
 
 
 def _state(tables: _Tables, placed: Iterable[MigInstance]) -> tuple[int, ...]:
     """The placed instances as a state; refuses what the tables do not allow."""
-    index_of = {
-        (tables.board.profiles[profile].profile_id, start): index
-        for index, (profile, start, _) in enumerate(tables.slots)
-    }
     state: tuple[int, ...] = ()
     for instance in placed:
         key = (instance.profile.profile_id, instance.start)
-        slot = index_of.get(key)
+        slot = tables.slot_of.get(key)
         if slot is None:
-            legal = [start for profile_id, start in index_of if profile_id == instance.profile.profile_id]
+            legal = [start for profile_id, start in tables.slot_of if profile_id == instance.profile.profile_id]
             raise InvalidInputError.single(
                 "placed",
                 f"{instance.profile.name} (id {key[0]}) cannot start at {key[1]} on {tables.board.board}; "

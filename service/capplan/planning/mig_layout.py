@@ -176,16 +176,25 @@ def lay_out_mixed(
 
 
 def _gpu_layout(board: MigBoard, counts: Mapping[int, int], gpu_count: int, driver_branch: int | None) -> GpuLayout:
-    instances = lay_out_gpu(board, counts, (), driver_branch)
+    instances, leftover = _one_gpu(board, tuple(counts.items()), driver_branch)
+    return GpuLayout(gpu_count, instances, leftover)
+
+
+@lru_cache(maxsize=4096)
+def _one_gpu(
+    board: MigBoard, counts: tuple[tuple[int, int], ...], driver_branch: int | None
+) -> tuple[tuple[MigInstance, ...], tuple[Leftover, ...]]:
+    """Instances of one GPU and what is left beside them; every query asks for the same few."""
+    instances = lay_out_gpu(board, dict(counts), (), driver_branch)
     if instances is None:
-        asked = ", ".join(f"{board.profile(profile_id).name} x {count}" for profile_id, count in counts.items())
+        asked = ", ".join(f"{board.profile(profile_id).name} x {count}" for profile_id, count in counts)
         raise InvalidInputError.single("counts", f"one {board.display_name} cannot hold {asked}")
     _check_creation_order(board, instances, driver_branch)
     leftover = (
         Leftover(profile, most_additional(board, profile.profile_id, instances, driver_branch))
         for profile in board.profiles
     )
-    return GpuLayout(gpu_count, instances, tuple(item for item in leftover if item.count))
+    return instances, tuple(item for item in leftover if item.count)
 
 
 def _plan(board: MigBoard, layouts: tuple[GpuLayout, ...]) -> MigPlan:
