@@ -159,6 +159,6 @@ class ModelProfile:
         """The model's structure.
 
         Raises:
-            UnsupportedModelError: the facts describe something that cannot be sized exactly.
+            InvalidInputError: the facts cannot be read; names the field.
         """
         return architecture_from_facts(self.facts)

@@ -27,10 +27,11 @@ from capplan.catalog.tables import (
 Values = dict[str, Any]
 """One row, by column."""
 
+_MODELS_FILE: Final = "model_profiles.jsonl"
+
 _MODEL_COLUMNS: Final = (
     "name",
     "family",
-    "source",
     "total_parameters",
     "parameters_source",
     "confidence",
@@ -71,7 +72,10 @@ def read_shipped() -> ShippedCatalog:
         listed = row.pop("starts")
         starts[row["board"], row["profile_id"]] = tuple(sorted(int(start) for start in listed.split()))
         profiles.append(row | {"grid_units": grids[row["board"]]})
-    models, model_aliases = _models()
+    models_file = files("capplan.catalog") / "data" / _MODELS_FILE
+    models, model_aliases = parse_model_profiles(
+        models_file.read_text(encoding="utf-8") if models_file.is_file() else ""
+    )
     return ShippedCatalog(
         accelerators=tuple(_csv_rows("accelerators.csv", table_of(AcceleratorRow))),
         accelerator_aliases=tuple(
@@ -124,20 +128,28 @@ def _parser(column_type: TypeEngine[Any]) -> Callable[[str], Any]:
     return str
 
 
-def _models() -> tuple[tuple[Values, ...], tuple[Values, ...]]:
-    """Rows of the model profiles and of their aliases."""
+def parse_model_profiles(text: str) -> tuple[tuple[Values, ...], tuple[Values, ...]]:
+    """Rows of the model profiles and of their aliases, from one JSON object a line.
+
+    Raises:
+        ValueError: a line is no such object or lacks a key; the package is broken.
+    """
     profiles, aliases = [], []
-    file = files("capplan.catalog") / "data" / "model_profiles.jsonl"
-    if not file.is_file():
-        return (), ()
-    for line in file.read_text(encoding="utf-8").splitlines():
-        record = json.loads(line)
-        as_of = datetime.date.fromisoformat(record["as_of"])
-        folded = fold_model_name(record["name"])
-        profiles.append({key: record.get(key) for key in _MODEL_COLUMNS} | {"folded": folded, "as_of": as_of})
-        aliases += [
-            {"folded": fold_model_name(alias), "alias": alias, "name": record["name"]}
-            | {"source": record["source"], "as_of": as_of}
-            for alias in record["aliases"]
-        ]
+    for number, line in enumerate(text.splitlines(), start=1):
+        try:
+            record = json.loads(line)
+            provenance = {"source": record["source"], "as_of": datetime.date.fromisoformat(record["as_of"])}
+            profiles.append(
+                {column: record[column] for column in _MODEL_COLUMNS}
+                | provenance
+                | {"folded": fold_model_name(record["name"])}
+            )
+            aliases += [
+                {"folded": fold_model_name(alias), "alias": alias, "name": record["name"]} | provenance
+                for alias in record["aliases"]
+            ]
+        except KeyError as error:
+            raise ValueError(f"{_MODELS_FILE}, line {number}: {error} is missing") from None
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"{_MODELS_FILE}, line {number}: {error}") from None
     return tuple(profiles), tuple(aliases)

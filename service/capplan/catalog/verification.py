@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterable, Iterator
 
 from capplan.catalog.conversion import Row, to_accelerator, to_mig_board_record
 from capplan.catalog.names import fold_accelerator_name
@@ -40,15 +41,21 @@ def _board_faults(facts: ShippedCatalog) -> list[FieldViolation]:
 
 
 def _alias_faults(facts: ShippedCatalog) -> list[FieldViolation]:
-    """An alias must not be listed twice, nor take another accelerator's own name."""
-    owners = {fold_accelerator_name(row["sku"]): row["sku"] for row in facts.accelerators}
-    faults = []
-    for row in facts.accelerator_aliases:
-        owner = owners.setdefault(row["folded"], row["sku"])
-        if owner != row["sku"]:
-            faults.append(
-                FieldViolation(
-                    f"accelerator_aliases[{row['alias']}]", f"means {row['sku']}, but is a name of {owner} already"
-                )
-            )
-    return faults
+    """An alias must not be listed twice, nor take the name of another entry."""
+    accelerators = [(fold_accelerator_name(row["sku"]), row["sku"]) for row in facts.accelerators]
+    models = [(row["folded"], row["name"]) for row in facts.model_profiles]
+    return [
+        *_claims("accelerator_aliases", accelerators, [(row, row["sku"]) for row in facts.accelerator_aliases]),
+        *_claims("model_aliases", models, [(row, row["name"]) for row in facts.model_aliases]),
+    ]
+
+
+def _claims(
+    table: str, names: Iterable[tuple[str, str]], aliases: Iterable[tuple[Row, str]]
+) -> Iterator[FieldViolation]:
+    """Faults of aliases whose folded spelling means another entry already."""
+    owners = dict(names)
+    for row, entry in aliases:
+        owner = owners.setdefault(row["folded"], entry)
+        if owner != entry:
+            yield FieldViolation(f"{table}[{row['alias']}]", f"means {entry}, but is a name of {owner} already")
