@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from capplan.modeling.architecture import AttentionMixer, Block, Embedding, FeedForward
+from capplan.modeling.architecture import AttentionMixer, Block, Embedding, FeedForward, MultiTokenPrediction
 from capplan.modeling.config_reader.attention import (
     read_latent_attention,
     read_softmax_attention,
@@ -34,6 +34,7 @@ class Decoder:
     final_norm_parameters: int
     outer_maps: tuple[LinearMap, ...] = ()
     head_extra_parameters: int = 0
+    prediction: MultiTokenPrediction | None = None
 
 
 def output_head(hidden_size: int, vocabulary_size: int, *, bias: bool = False) -> LinearMap:

@@ -36,6 +36,7 @@ def read_experts(view: ConfigView, traits: FamilyTraits, experts: ExpertTraits, 
             view.first(*TOPK_KEYS) or TOPK_KEYS[0], f"a token cannot visit {topk} of {count} experts"
         )
     width = view.integer(*experts.width_keys)
+    view.first("intermediate_size")  # the width of dense layers, of which there may be none
     return MixtureOfExperts(
         hidden_size=hidden_size,
         experts=count,

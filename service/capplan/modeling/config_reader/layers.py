@@ -47,6 +47,7 @@ def read_layer_types(view: ConfigView, layers: int) -> list[str] | None:
     key = view.first("layer_types")
     if key is None:
         return None
+    view.first("sliding_window_pattern", "full_attention_interval")  # what the list was made from
     found = []
     for kind in view.items(key, layers):
         if not isinstance(kind, str) or kind not in _KINDS:
@@ -57,6 +58,7 @@ def read_layer_types(view: ConfigView, layers: int) -> list[str] | None:
 
 def read_window(view: ConfigView) -> int | None:
     """Width of the sliding or chunked window, ``None`` when there is none or it spans the whole context."""
+    view.first(*WINDOW_KEYS)
     for key in WINDOW_KEYS:
         window = view.optional_integer(key, minimum=0, maximum=MAX_TOKENS)
         if window:

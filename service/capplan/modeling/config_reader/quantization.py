@@ -7,7 +7,7 @@ The block sits in ``quantization_config`` (at the top or in the text part), or o
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from capplan.errors import InvalidInputError, UnsupportedModelError
 from capplan.modeling.architecture import LayerRange, LayerRun, NativeQuantization, QuantizedMap
@@ -35,6 +35,7 @@ def read_quantization(
     separate: Mapping[str, object] | None,
     layers: tuple[LayerRun, ...],
     head: LinearMap | None,
+    family: str,
 ) -> NativeQuantization | None:
     """How the checkpoint is quantised, ``None`` for a 16-bit one.
 
@@ -43,6 +44,7 @@ def read_quantization(
         separate: parsed ``hf_quant_config.json``, ``None`` without.
         layers: the model's layers.
         head: its output head, when it is a matrix of its own.
+        family: the model type.
 
     Raises:
         UnsupportedModelError: a method or format that is not known, named by its field.
@@ -53,6 +55,9 @@ def read_quantization(
         scheme = hint
     if scheme is None:
         return None
+    if family == "llama4" and scheme.method == "compressed-tensors" and not scheme.ignored:
+        # Meta's Maverick checkpoint names no module left in 16 bit, yet only its routed experts are in fp8.
+        scheme = replace(scheme, experts_only=True)
     kv_cache = scheme.kv_cache or (hint.kv_cache if hint else None)
     maps = _quantized_maps(scheme, layers, head)
     return NativeQuantization(scheme.precision, scheme.method, maps, kv_cache)

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from capplan.errors import InvalidInputError, UnsupportedModelError
 from capplan.modeling.architecture import LayerRun, ModelArchitecture, NativeQuantization, Tower, run_length
 from capplan.modeling.config_reader.decoder import Decoder, read_decoder
 from capplan.modeling.config_reader.families import FAMILIES, GENERIC
+from capplan.modeling.config_reader.heads import without_head
+from capplan.modeling.config_reader.irregular import read_mllama_text
+from capplan.modeling.config_reader.known_types import CLASS_DEFAULTS, READERS, TEXT_KEYS
+from capplan.modeling.config_reader.prediction import with_prediction
 from capplan.modeling.config_reader.quantization import read_quantization
+from capplan.modeling.config_reader.towers import TEXT_TYPES, TOWERS, mllama_patch_tokens, mllama_tiles
 from capplan.modeling.config_reader.view import CONFIG_FIELD, ConfigView
 
 _DTYPES = {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32"}
@@ -34,16 +40,66 @@ def read_config(
     if not isinstance(config, Mapping):
         raise InvalidInputError.single(CONFIG_FIELD, "must be an object")
     root = ConfigView(config)
-    model_type = _model_type(root)
-    text, towers = root, ()
-    root.model_type = model_type
-    if model_type in FAMILIES:
-        decoder = read_decoder(root, FAMILIES[model_type])
-        assumptions: tuple[str, ...] = ()
+    root.model_type = _model_type(root)
+    if root.model_type in TOWERS:
+        return _read_multimodal(root, name, quantization)
+    decoder, assumptions = _read_text(root)
+    return _assemble(root, root, _Parts(decoder, (), assumptions, name, quantization))
+
+
+@dataclass(frozen=True, slots=True)
+class _Parts:
+    """What was read, beside the views it was read from."""
+
+    decoder: Decoder
+    towers: tuple[Tower, ...]
+    assumptions: tuple[str, ...]
+    name: str | None
+    quantization: Mapping[str, object] | None
+
+
+def _read_text(view: ConfigView) -> tuple[Decoder, tuple[str, ...]]:
+    """The decoder of a view whose model type is set, and what had to be assumed about the type."""
+    if view.model_type in READERS:
+        return READERS[view.model_type](view), ()
+    if view.model_type in FAMILIES:
+        return read_decoder(view, FAMILIES[view.model_type]), ()
+    sentence = f"model type {view.model_type!r} is not known and is read by its keys as a Llama-like decoder"
+    return _read_unknown(view), (sentence,)
+
+
+def _read_multimodal(
+    root: ConfigView, name: str | None, quantization: Mapping[str, object] | None
+) -> ModelArchitecture:
+    nested = root.first(*TEXT_KEYS)
+    text = root if nested is None else root.sub(nested)
+    stated = text.text("model_type", default=root.model_type)
+    text_type = TEXT_TYPES.get(stated, stated)
+    if nested is None:
+        text = root.retyped(text_type)
     else:
-        decoder = _read_unknown(root)
-        assumptions = (f"model type {model_type!r} is not known and is read by its keys as a Llama-like decoder",)
-    return _assemble(root, text, decoder, towers, name, model_type, assumptions, quantization)
+        text = ConfigView(_text_values(root, text), text.path, text_type, CLASS_DEFAULTS.get(text_type))
+    if text.model_type == "mllama_text":
+        decoder = read_mllama_text(text, mllama_tiles(root) * mllama_patch_tokens(root))
+        assumptions: tuple[str, ...] = (
+            f"a request is taken to hold one image of the most tiles ({mllama_tiles(root)}), whose keys and values it keeps",
+        )
+    elif text.model_type in READERS or text.model_type in FAMILIES:
+        decoder, assumptions = _read_text(text)
+    else:
+        raise UnsupportedModelError.single(
+            text.field("model_type"), f"text part {stated!r} of model type {root.model_type!r} is not known"
+        )
+    towers = TOWERS[root.model_type](root, decoder.hidden_size)
+    return _assemble(root, text, _Parts(decoder, towers, assumptions, name, quantization))
+
+
+def _text_values(root: ConfigView, text: ConfigView) -> dict[str, object]:
+    """Values of the text part; whether the head is tied is the outer model's to say where it does."""
+    values = {key: text.raw(key) for key in text.keys()}
+    if root.has("tie_word_embeddings"):
+        values["tie_word_embeddings"] = root.raw("tie_word_embeddings")
+    return values
 
 
 def _model_type(root: ConfigView) -> str:
@@ -69,23 +125,23 @@ def _read_unknown(view: ConfigView) -> Decoder:
     return decoder
 
 
-def _assemble(
-    root: ConfigView,
-    text: ConfigView,
-    decoder: Decoder,
-    towers: tuple[Tower, ...],
-    name: str | None,
-    model_type: str,
-    assumptions: tuple[str, ...],
-    quantization: Mapping[str, object] | None,
-) -> ModelArchitecture:
-    notes = list(assumptions)
-    if text.defaults:
-        notes.append(f"absent from the config, taken from the {text.model_type} class: {', '.join(text.defaults)}")
+def _assemble(root: ConfigView, text: ConfigView, parts: _Parts) -> ModelArchitecture:
+    decoder = with_prediction(text, without_head(root, parts.decoder))
+    notes = list(parts.assumptions)
+    defaults = text.defaults + ([] if root is text else root.defaults)
+    if defaults:
+        listed = ", ".join(dict.fromkeys(defaults))
+        notes.append(f"absent from the config, taken from the {text.model_type} class: {listed}")
+    text.read.add("quantization_config")
+    unread = text.unread_size_keys()
+    if unread:
+        notes.append(f"not understood and taken to change no size: {', '.join(unread)}")
     layers = run_length(decoder.blocks)
+    if parts.quantization is not None and not _lists_exclusions(parts.quantization):
+        notes.append("the quantisation file lists no module left in 16 bit: all decoder linear layers are taken as quantised")
     return ModelArchitecture(
-        name=name or model_type,
-        family=model_type,
+        name=parts.name or root.model_type,
+        family=root.model_type,
         hidden_size=decoder.hidden_size,
         vocabulary_size=decoder.vocabulary_size,
         max_context_tokens=decoder.max_context_tokens,
@@ -96,11 +152,21 @@ def _assemble(
         final_norm_parameters=decoder.final_norm_parameters,
         head_extra_parameters=decoder.head_extra_parameters,
         outer_maps=decoder.outer_maps,
-        towers=towers,
+        towers=parts.towers,
+        prediction=decoder.prediction,
         dtype=_dtype(root, text),
-        quantization=_quantization(root, text, quantization, layers, decoder),
+        state_element_bytes=_state_element_bytes(text),
+        quantization=_quantization(root, text, parts.quantization, layers, decoder),
         assumptions=tuple(notes),
     )
+
+
+def _state_element_bytes(text: ConfigView) -> int:
+    """Recurrent state is kept in fp32 unless the config names a 16-bit type."""
+    for key in ("mamba_ssm_cache_dtype", "mamba_ssm_dtype"):
+        if text.raw(key) in ("bfloat16", "float16"):
+            return 2
+    return 4
 
 
 def _dtype(root: ConfigView, text: ConfigView) -> str:
@@ -123,4 +189,9 @@ def _quantization(
     for view in (root, text):
         if block is None and view.has("quantization_config"):
             block = view.sub("quantization_config")
-    return read_quantization(block, separate, layers, decoder.head)
+    return read_quantization(block, separate, layers, decoder.head, root.model_type)
+
+
+def _lists_exclusions(separate: Mapping[str, object]) -> bool:
+    block = separate.get("quantization")
+    return isinstance(block, Mapping) and bool(block.get("exclude_modules"))

@@ -30,7 +30,7 @@ _HARMLESS_WORDS = re.compile(
     r"|n_group$|topk_group|max_length|min_length|problem_type|torch|mup_|layerdrop|position_embedding_type"
     r"|num_logits_to_keep|ngram|implementation|hash|fp32|ep_size|pretraining_tp|query_pre_attn_scalar|max_window_layers"
     r"|model_max_length|seq_length|attn_implementation|rescale_prenorm|mamba_kernels|for_llm_compressor|auto_map"
-    r"|partial_|hidden_act|_dtype|chunk_size|norm_type|sparse_disable|mask_|use_bfloat16|gradient|layer_norm_type)"
+    r"|partial_|hidden_act|_dtype|chunk_size|norm_type|sparse_disable|mask_|use_bfloat16|gradient|layer_norm_type|beam|^original_|^num_mtp_|^mtp_|vocab_size_per_layer|post_layer_norm|_overlap$|quantization|^rmsnorm$|^use_logn_attn$|^dim_model_base$)"
 )
 
 _MISSING = object()
@@ -46,8 +46,15 @@ class ConfigView:
         defaults: ``key value`` phrases of size-relevant keys that were absent and taken from the family's class.
     """
 
-    def __init__(self, values: Mapping[str, object], path: str = CONFIG_FIELD, model_type: str = "") -> None:
+    def __init__(
+        self,
+        values: Mapping[str, object],
+        path: str = CONFIG_FIELD,
+        model_type: str = "",
+        class_defaults: Mapping[str, object] | None = None,
+    ) -> None:
         self._values = values
+        self._class_defaults = class_defaults or {}
         self.path = path
         self.model_type = model_type
         self.read: set[str] = set()
@@ -56,6 +63,37 @@ class ConfigView:
     def field(self, key: str) -> str:
         """Path of a key."""
         return f"{self.path}.{key}"
+
+    def with_value(self, key: str, value: object) -> ConfigView:
+        """The same view with one value set; it shares what was read and defaulted."""
+        return self._derived({**self._values, key: value})
+
+    def with_default(self, key: str, value: object) -> ConfigView:
+        """The same view with a value where the config has none."""
+        return self if self.has(key) else self.with_value(key, value)
+
+    def renamed(self, old: str, new: str) -> ConfigView:
+        """The same view with a key under another name, where the other is absent."""
+        return self.with_value(new, self.raw(old)) if self.has(old) and not self.has(new) else self
+
+    def flattened(self, *keys: str) -> ConfigView:
+        """The same view with the entries of nested objects lifted up."""
+        values = dict(self._values)
+        for key in keys:
+            nested = self.sub(key)
+            values.update({name: nested.raw(name) for name in nested.keys() if name != "model_type"})
+        return self._derived(values)
+
+    def retyped(self, model_type: str) -> ConfigView:
+        """The same view reported under another model type."""
+        view = self._derived(self._values)
+        view.model_type = model_type
+        return view
+
+    def _derived(self, values: Mapping[str, object]) -> ConfigView:
+        view = ConfigView(values, self.path, self.model_type, self._class_defaults)
+        view.read, view.defaults = self.read, self.defaults
+        return view
 
     def keys(self) -> frozenset[str]:
         """All keys present, null ones included."""
@@ -72,7 +110,15 @@ class ConfigView:
             self.read.add(key)
             if found is None and self._values.get(key) is not None:
                 found = key
-        return found
+        if found is not None:
+            return found
+        for key in keys:
+            if key not in self._values and self._class_defaults.get(key) is not None:
+                # Published text parts list only what differs from their class.
+                self._note_default(key, self._class_defaults[key])
+                self._values = {**self._values, key: self._class_defaults[key]}
+                return key
+        return None
 
     def raw(self, key: str) -> object:
         """The value as it is, ``None`` when absent."""

@@ -1,0 +1,402 @@
+"""Reads hybrids: layers that recur beside, or in place of, layers that attend."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from capplan.modeling.architecture import Block, Embedding, FeedForward, Mixer, MultiTokenPrediction, run_length
+from capplan.modeling.config_reader.attention import (
+    norm_parameters,
+    read_head_dim,
+    read_kv_heads,
+    read_latent_attention,
+    read_query_heads,
+    read_softmax_attention,
+)
+from capplan.modeling.config_reader.decoder import (
+    HIDDEN_KEYS,
+    VOCABULARY_KEYS,
+    Decoder,
+    output_head,
+    read_feed_forwards,
+    read_tied,
+)
+from capplan.modeling.config_reader.families import ExpertTraits, FamilyTraits, QueryKeyNorm
+from capplan.modeling.config_reader.feed_forward import (
+    EXPERT_KEYS,
+    SHARED_COUNT_KEYS,
+    TOPK_KEYS,
+    expert_layers,
+    has_experts,
+    read_dense,
+    read_experts,
+)
+from capplan.modeling.config_reader.layers import (
+    FULL,
+    MAMBA,
+    SLIDING,
+    read_layer_count,
+    read_layer_types,
+    read_max_context,
+)
+from capplan.modeling.config_reader.view import MAX_COUNT, ConfigView
+from capplan.modeling.feed_forward import DenseFeedForward, MixtureOfExperts
+from capplan.modeling.recurrent import (
+    GatedDeltaNet,
+    KimiDeltaAttention,
+    LightningAttention,
+    Mamba1,
+    Mamba2,
+    ShortConvolution,
+)
+
+_BIASED = FamilyTraits(
+    qkv_bias=("attention_bias", False), output_bias=("attention_bias", False), mlp_bias=("mlp_bias", False)
+)
+
+
+def assemble_decoder(
+    view: ConfigView, hidden_size: int, blocks: list[Block], *, tied_default: bool, final_norms: int = 1
+) -> Decoder:
+    """A decoder around blocks: token table, head, final norm."""
+    vocabulary = view.integer(*VOCABULARY_KEYS)
+    tied = read_tied(view, tied_default)
+    return Decoder(
+        hidden_size=hidden_size,
+        vocabulary_size=vocabulary,
+        max_context_tokens=read_max_context(view),
+        blocks=blocks,
+        embeddings=(Embedding("embed_tokens", vocabulary, hidden_size),),
+        head=None if tied else output_head(hidden_size, vocabulary),
+        tied_head=tied,
+        final_norm_parameters=final_norms * hidden_size,
+    )
+
+
+def _periodic(view: ConfigView, layers: int, period_key: str, offset_key: str) -> list[bool]:
+    period = view.integer(period_key, maximum=MAX_COUNT)
+    offset = view.integer(offset_key, minimum=0, maximum=MAX_COUNT)
+    return [layer % period == offset for layer in range(layers)]
+
+
+def read_jamba(view: ConfigView) -> Decoder:
+    """Jamba: Mamba1 with norms on time step, B and C; attention and experts every few layers."""
+    hidden = view.integer(*HIDDEN_KEYS)
+    layers = read_layer_count(view)
+    rank = view.integer("mamba_dt_rank")
+    state = view.integer("mamba_d_state")
+    mamba = Mamba1(
+        hidden_size=hidden,
+        inner_size=view.integer("mamba_expand", maximum=64) * hidden,
+        state_size=state,
+        kernel=view.integer("mamba_d_conv", maximum=64),
+        time_step_rank=rank,
+        conv_bias=view.flag("mamba_conv_bias"),
+        projection_bias=view.flag("mamba_proj_bias"),
+        norm_parameters=rank + 2 * state,
+        module="mamba",
+    )
+    attention = read_softmax_attention(view, FamilyTraits(), hidden)
+    attends = _periodic(view, layers, "attn_layer_period", "attn_layer_offset")
+    experts = ExpertTraits(width_keys=("intermediate_size",), module="feed_forward")
+    networks = read_feed_forwards(view, FamilyTraits(experts=experts), hidden, layers)
+    blocks = [
+        Block((attention if full else mamba,), network, 2 * hidden)
+        for full, network in zip(attends, networks, strict=True)
+    ]
+    return assemble_decoder(view, hidden, blocks, tied_default=False)
+
+
+def read_mamba1(view: ConfigView) -> Decoder:
+    """Mamba and Falcon-Mamba: nothing but Mamba1 blocks."""
+    hidden = view.integer(*HIDDEN_KEYS)
+    expand = view.integer("expand", default=2, maximum=64, quiet=True)
+    mamba = Mamba1(
+        hidden_size=hidden,
+        # Falcon-Mamba's "expand" is unused: the inner width has its own key.
+        inner_size=view.integer("intermediate_size", "d_inner", default=expand * hidden, quiet=True),
+        state_size=view.integer("state_size"),
+        kernel=view.integer("conv_kernel", maximum=64),
+        time_step_rank=view.integer("time_step_rank", default=-(-hidden // 16), quiet=True),
+        conv_bias=view.flag("use_conv_bias", default=True),
+        projection_bias=view.flag("use_bias", default=False),
+    )
+    blocks = [Block((mamba,), (), hidden)] * read_layer_count(view)
+    return assemble_decoder(view, hidden, blocks, tied_default=True)
+
+
+_NEMOTRON_LETTERS = {"M": "mamba", "-": "mlp", "*": "attention", "E": "moe"}
+
+
+def _nemotron_kinds(view: ConfigView, list_key: str, pattern_key: str) -> list[str]:
+    if view.has(list_key):
+        kinds = view.items(list_key)
+        if not all(isinstance(kind, str) and kind in _NEMOTRON_LETTERS.values() for kind in kinds):
+            raise view.inconsistent(list_key, "entries must be mamba, mlp, attention or moe")
+        return [str(kind) for kind in kinds]
+    pattern = view.text(pattern_key)
+    if not pattern or set(pattern) - set(_NEMOTRON_LETTERS):
+        raise view.inconsistent(pattern_key, "must be made of M (mamba), - (feed-forward), * (attention), E (experts)")
+    return [_NEMOTRON_LETTERS[letter] for letter in pattern]
+
+
+def _mamba2(view: ConfigView, hidden: int, **extra: object) -> Mamba2:
+    """Mamba2 under the keys of Nemotron-H."""
+    return Mamba2(
+        hidden_size=hidden,
+        heads=view.integer("mamba_num_heads", maximum=MAX_COUNT),
+        head_dim=view.integer("mamba_head_dim", maximum=MAX_COUNT),
+        groups=view.integer("n_groups", maximum=MAX_COUNT),
+        state_size=view.integer("ssm_state_size", maximum=MAX_COUNT),
+        kernel=view.integer("conv_kernel", maximum=64),
+        conv_bias=view.flag("use_conv_bias", default=True),
+        projection_bias=view.flag("mamba_proj_bias", "use_bias", default=False),
+    )
+
+
+def read_nemotron_h(view: ConfigView) -> Decoder:
+    """Nemotron-H and Nemotron 3: one operator per block, by a pattern."""
+    hidden = view.integer(*HIDDEN_KEYS)
+    kinds = _nemotron_kinds(view, "layers_block_type", "hybrid_override_pattern")
+    stated = view.optional_integer("num_hidden_layers", maximum=MAX_COUNT)
+    if stated is not None and stated != len(kinds):
+        raise view.inconsistent("num_hidden_layers", f"is {stated}, but the block pattern has {len(kinds)} entries")
+    parts = _nemotron_blocks(view, hidden, set(kinds))
+    decoder = assemble_decoder(view, hidden, [parts[kind] for kind in kinds], tied_default=False)
+    if not view.has("num_nextn_predict_layers") or not view.has("mtp_layers_block_type", "mtp_hybrid_override_pattern"):
+        return decoder
+    drafts = _nemotron_kinds(view, "mtp_layers_block_type", "mtp_hybrid_override_pattern")
+    drafted = _nemotron_blocks(view, hidden, set(drafts))
+    # The first drafting block carries two norms and the projection that joins embedding and hidden state.
+    prediction = MultiTokenPrediction(run_length([drafted[kind] for kind in drafts]), 2 * hidden * hidden + 3 * hidden)
+    return replace(decoder, prediction=prediction)
+
+
+def _nemotron_blocks(view: ConfigView, hidden: int, kinds: set[str]) -> dict[str, Block]:
+    blocks: dict[str, Block] = {}
+    if "mamba" in kinds:
+        blocks["mamba"] = Block((_mamba2(view, hidden),), (), hidden)
+    if "attention" in kinds:
+        attention = replace(read_softmax_attention(view, _BIASED, hidden), module="mixer")
+        blocks["attention"] = Block((attention,), (), hidden)
+    if "mlp" in kinds:
+        bias = view.flag("mlp_bias", default=False)
+        dense = DenseFeedForward(hidden, view.integer("intermediate_size"), gated=False, bias=bias, module="mixer")
+        blocks["mlp"] = Block((), (dense,), hidden)
+    if "moe" in kinds:
+        blocks["moe"] = Block((), (_nemotron_experts(view, hidden),), hidden)
+    return blocks
+
+
+def _nemotron_experts(view: ConfigView, hidden: int) -> MixtureOfExperts:
+    shared = view.integer(*SHARED_COUNT_KEYS, minimum=0, maximum=1024)
+    experts = view.integer(*EXPERT_KEYS, maximum=MAX_COUNT)
+    topk = view.integer(*TOPK_KEYS, maximum=experts)
+    return MixtureOfExperts(
+        hidden_size=hidden,
+        experts=experts,
+        experts_per_token=topk,
+        expert_size=view.integer("moe_intermediate_size"),
+        shared_size=shared * view.integer("moe_shared_expert_intermediate_size"),
+        gated=False,
+        router_buffer=True,
+        latent_size=view.integer("moe_latent_size", default=0, minimum=0, quiet=True),
+        module="mixer",
+    )
+
+
+_QWEN_NEXT = FamilyTraits(
+    qkv_bias=("attention_bias", False),
+    output_bias=("attention_bias", False),
+    query_key_norm=QueryKeyNorm.HEAD,
+    output_gate=("attn_output_gate", True),
+    experts=ExpertTraits(
+        shared_keys=("shared_expert_intermediate_size",), shared_gate=True, shared_module="shared_expert"
+    ),
+)
+
+
+def read_qwen3_next(view: ConfigView) -> Decoder:
+    """Qwen3-Next and Qwen3.5: gated delta nets with gated attention every few layers."""
+    hidden = view.integer(*HIDDEN_KEYS)
+    layers = read_layer_count(view)
+    delta = GatedDeltaNet(
+        hidden_size=hidden,
+        key_heads=view.integer("linear_num_key_heads", maximum=MAX_COUNT),
+        value_heads=view.integer("linear_num_value_heads", maximum=MAX_COUNT),
+        key_head_dim=view.integer("linear_key_head_dim", maximum=MAX_COUNT),
+        value_head_dim=view.integer("linear_value_head_dim", maximum=MAX_COUNT),
+        kernel=view.integer("linear_conv_kernel_dim", maximum=64),
+        split_projections=view.model_type != "qwen3_next",
+    )
+    attention = read_softmax_attention(view, _QWEN_NEXT, hidden)
+    kinds = read_layer_types(view, layers)
+    if kinds is None:
+        interval = view.integer("full_attention_interval", maximum=MAX_COUNT)
+        kinds = [FULL if (layer + 1) % interval == 0 else "linear" for layer in range(layers)]
+    networks = read_feed_forwards(view, _QWEN_NEXT, hidden, layers)
+    blocks = [
+        Block((attention if kind == FULL else delta,), network, 2 * hidden)
+        for kind, network in zip(kinds, networks, strict=True)
+    ]
+    return assemble_decoder(view, hidden, blocks, tied_default=False)
+
+
+def read_kimi_linear(view: ConfigView) -> Decoder:
+    """Kimi Linear: Kimi delta attention with latent attention every few layers (numbered from 1)."""
+    hidden = view.integer(*HIDDEN_KEYS)
+    layers = read_layer_count(view)
+    linear = view.sub("linear_attn_config")
+    delta = KimiDeltaAttention(
+        hidden_size=hidden,
+        heads=linear.integer("num_heads", maximum=MAX_COUNT),
+        head_dim=linear.integer("head_dim", maximum=MAX_COUNT),
+        kernel=linear.integer("short_conv_kernel_size", maximum=64),
+        full_rank_gate=linear.flag("use_full_rank_gate", default=False, quiet=True),
+    )
+    listed = linear.items("kda_layers")
+    recurrent = {linear.checked_integer("kda_layers", number, maximum=layers) for number in listed}
+    view.first("full_attn_layers")
+    latent = read_latent_attention(view, FamilyTraits(latent=True), hidden, layers)[0]
+    latent = replace(latent, output_gate=view.flag("mla_use_output_gate", default=False, quiet=True))
+    traits = FamilyTraits(experts=ExpertTraits(router_buffer=True, module="block_sparse_moe"))
+    networks = read_feed_forwards(view, traits, hidden, layers)
+    blocks = [
+        Block((delta if layer + 1 in recurrent else latent,), network, 2 * hidden)
+        for layer, network in enumerate(networks)
+    ]
+    return assemble_decoder(view, hidden, blocks, tied_default=False)
+
+
+def read_minimax_text(view: ConfigView) -> Decoder:
+    """MiniMax-Text-01: lightning attention with softmax attention every few layers, experts everywhere."""
+    hidden = view.integer(*HIDDEN_KEYS)
+    layers = read_layer_count(view)
+    attention = read_softmax_attention(view, FamilyTraits(), hidden)
+    lightning = LightningAttention(hidden, attention.query_heads, attention.head_dim)
+    if view.has("attn_type_list"):
+        flags = view.items("attn_type_list", layers)
+        if any(isinstance(flag, bool) or flag not in (0, 1) for flag in flags):
+            raise view.inconsistent("attn_type_list", "entries must be 0 or 1")
+        attends = [flag == 1 for flag in flags]
+    else:
+        kinds = read_layer_types(view, layers)
+        if kinds is None:
+            raise view.missing("attn_type_list", "layer_types")
+        attends = [kind == FULL for kind in kinds]
+    experts = ExpertTraits(width_keys=("intermediate_size",), module="block_sparse_moe")
+    if view.integer("shared_intermediate_size", default=0, minimum=0, quiet=True):
+        raise view.inconsistent("shared_intermediate_size", "only 0 (no shared expert) is known for this model type")
+    networks = read_feed_forwards(view, FamilyTraits(experts=experts), hidden, layers)
+    blocks = [
+        Block((attention if full else lightning,), network, 2 * hidden)
+        for full, network in zip(attends, networks, strict=True)
+    ]
+    return assemble_decoder(view, hidden, blocks, tied_default=False)
+
+
+def _mamba2_by_d_keys(view: ConfigView, hidden: int, *, gated_norm: bool = True, inner: int | None = None) -> Mamba2:
+    """Mamba2 under the keys of Bamba, Granite 4 and Falcon-H1."""
+    heads = view.integer("mamba_n_heads", maximum=MAX_COUNT)
+    width = view.integer("mamba_expand", default=2, maximum=64) * hidden if inner is None else inner
+    head_dim = view.raw("mamba_d_head")
+    if head_dim in (None, "auto"):
+        if width % heads:
+            raise view.inconsistent("mamba_n_heads", f"{heads} heads do not divide the inner width {width}")
+        head_dim = width // heads
+    head_dim = view.checked_integer("mamba_d_head", head_dim, maximum=MAX_COUNT)
+    if heads * head_dim != width:
+        raise view.inconsistent("mamba_d_head", f"{heads} heads of {head_dim} do not make the inner width {width}")
+    return Mamba2(
+        hidden_size=hidden,
+        heads=heads,
+        head_dim=head_dim,
+        groups=view.integer("mamba_n_groups", maximum=MAX_COUNT),
+        state_size=view.integer("mamba_d_state", maximum=MAX_COUNT),
+        kernel=view.integer("mamba_d_conv", maximum=64),
+        conv_bias=view.flag("mamba_conv_bias", default=True),
+        projection_bias=view.flag("mamba_proj_bias", default=False),
+        gated_norm=gated_norm,
+        module="mamba",
+    )
+
+
+def read_granite_hybrid(view: ConfigView) -> Decoder:
+    """Granite 4: Mamba2 or attention, then routed experts beside a shared feed-forward, in every layer."""
+    hidden = view.integer(*HIDDEN_KEYS)
+    layers = read_layer_count(view)
+    kinds = read_layer_types(view.renamed("layers_block_type", "layer_types"), layers)
+    if kinds is None:
+        raise view.missing("layer_types")
+    shared = view.integer("shared_intermediate_size")
+    network: FeedForward
+    if has_experts(view):
+        traits = ExpertTraits(
+            width_keys=("intermediate_size",), shared_keys=("shared_intermediate_size",), module="block_sparse_moe"
+        )
+        network = read_experts(view, FamilyTraits(), traits, hidden)
+    else:
+        view.first("intermediate_size")  # width of the experts that are not there
+        network = DenseFeedForward(hidden, shared, module="shared_mlp")
+    mamba: Mixer | None = _mamba2_by_d_keys(view, hidden) if MAMBA in kinds else None
+    attention = read_softmax_attention(view, _BIASED, hidden)
+    blocks = [
+        Block((mamba if kind == MAMBA and mamba else attention,), (network,), 2 * hidden) for kind in kinds
+    ]
+    return assemble_decoder(view, hidden, blocks, tied_default=True)
+
+
+def read_bamba(view: ConfigView) -> Decoder:
+    """Bamba: Mamba2 with attention in listed layers."""
+    hidden = view.integer(*HIDDEN_KEYS)
+    layers = read_layer_count(view)
+    listed = view.items("attn_layer_indices")
+    attends = {view.checked_integer("attn_layer_indices", n, minimum=0, maximum=layers - 1) for n in listed}
+    attention, mamba = read_softmax_attention(view, _BIASED, hidden), _mamba2_by_d_keys(view, hidden)
+    dense = read_dense(view, FamilyTraits(mlp_bias=("mlp_bias", False)), hidden)
+    blocks = [Block((attention if n in attends else mamba,), (dense,), 2 * hidden) for n in range(layers)]
+    return assemble_decoder(view, hidden, blocks, tied_default=False)
+
+
+def read_falcon_h1(view: ConfigView) -> Decoder:
+    """Falcon-H1: attention and Mamba2 side by side in every layer."""
+    hidden = view.integer(*HIDDEN_KEYS)
+    inner = view.optional_integer("mamba_d_ssm")
+    mamba = _mamba2_by_d_keys(view, hidden, gated_norm=view.flag("mamba_rms_norm", default=False), inner=inner)
+    attention = read_softmax_attention(view, _BIASED, hidden)
+    dense = read_dense(view, FamilyTraits(mlp_bias=("mlp_bias", False)), hidden)
+    blocks = [Block((attention, mamba), (dense,), 2 * hidden)] * read_layer_count(view)
+    return assemble_decoder(view, hidden, blocks, tied_default=False)
+
+
+def read_lfm2(view: ConfigView) -> Decoder:
+    """LFM2: gated short convolutions with attention in listed layers."""
+    hidden = view.integer(*HIDDEN_KEYS)
+    layers = read_layer_count(view)
+    query_heads = read_query_heads(view)
+    kv_heads = read_kv_heads(view, query_heads)
+    head_dim = read_head_dim(view, hidden, query_heads)
+    attention = replace(
+        read_softmax_attention(view, FamilyTraits(), hidden),
+        norm_parameters=norm_parameters(QueryKeyNorm.HEAD, query_heads, kv_heads, head_dim),
+    )
+    convolution = ShortConvolution(hidden, view.integer("conv_L_cache", maximum=64), view.flag("conv_bias", default=False))
+    kinds = read_layer_types(view, layers)
+    if kinds is None:
+        listed = view.items("full_attn_idxs")
+        attends = {view.checked_integer("full_attn_idxs", n, minimum=0, maximum=layers - 1) for n in listed}
+        kinds = [FULL if layer in attends else "convolution" for layer in range(layers)]
+    dense = DenseFeedForward(hidden, _lfm2_width(view), module="feed_forward")
+    blocks = [Block((attention if kind in (FULL, SLIDING) else convolution,), (dense,), 2 * hidden) for kind in kinds]
+    return assemble_decoder(view, hidden, blocks, tied_default=True)
+
+
+def _lfm2_width(view: ConfigView) -> int:
+    """The stated width, or two thirds of it rounded up to a multiple where the config says so."""
+    width = view.integer("block_ff_dim", "intermediate_size")
+    if not view.flag("block_auto_adjust_ff_dim", default=True):
+        return width
+    multiple = view.integer("block_multiple_of", default=256)
+    factor = view.number("block_ffn_dim_multiplier", minimum=0.01, maximum=100) if view.has("block_ffn_dim_multiplier") else 1
+    adjusted = int(factor * int(2 * width / 3))
+    return multiple * -(-adjusted // multiple)

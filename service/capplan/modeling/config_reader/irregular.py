@@ -1,0 +1,243 @@
+"""Reads decoders whose layers differ in ways of their own: per-layer head shapes, searched blocks, cross-attention."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from capplan.modeling.architecture import Block, Embedding, FeedForward, Mixer
+from capplan.modeling.attention import SoftmaxAttention
+from capplan.modeling.config_reader.attention import read_query_heads, read_softmax_attention
+from capplan.modeling.config_reader.decoder import HIDDEN_KEYS, VOCABULARY_KEYS, Decoder, output_head, read_decoder
+from capplan.modeling.config_reader.families import FAMILIES, ExpertTraits, FamilyTraits, QueryKeyNorm, WindowRule
+from capplan.modeling.config_reader.feed_forward import expert_layers, has_experts, read_dense, read_experts
+from capplan.modeling.config_reader.hybrids import assemble_decoder
+from capplan.modeling.config_reader.layers import SLIDING, read_layer_count, read_layer_types, read_window
+from capplan.modeling.config_reader.view import MAX_COUNT, ConfigView
+from capplan.modeling.feed_forward import DenseFeedForward
+
+
+def read_nemotron_nas(view: ConfigView) -> Decoder:
+    """Nemotron NAS: every block may lack attention or feed-forward, and has a feed-forward width of its own."""
+    hidden = view.integer(*HIDDEN_KEYS)
+    query_heads = read_query_heads(view)
+    if hidden % query_heads:
+        raise view.inconsistent("num_attention_heads", f"{query_heads} heads do not divide the hidden size {hidden}")
+    entries = view.items("block_configs", read_layer_count(view))
+    blocks = []
+    for number, entry in enumerate(entries):
+        if not isinstance(entry, Mapping):
+            raise view.inconsistent("block_configs", "entries must be objects of attention and ffn")
+        block = ConfigView(entry, f"{view.field('block_configs')}[{number}]", view.model_type)
+        mixers = _nas_attention(block.sub("attention"), hidden, query_heads, view.flag("attention_bias", default=False))
+        networks = _nas_feed_forward(block.sub("ffn"), hidden, view.flag("mlp_bias", default=False))
+        blocks.append(Block(mixers, networks, hidden * (len(mixers) + len(networks))))
+    view.first("num_key_value_heads", "intermediate_size")  # both null: blocks say it
+    return assemble_decoder(view, hidden, blocks, tied_default=False)
+
+
+def _nas_part_exists(part: ConfigView) -> bool:
+    if part.flag("replace_with_linear", default=False, quiet=True):
+        raise part.inconsistent("replace_with_linear", "blocks replaced by one linear layer are not known")
+    return not part.flag("no_op", default=False, quiet=True)
+
+
+def _nas_attention(part: ConfigView, hidden: int, query_heads: int, bias: bool) -> tuple[Mixer, ...]:
+    if not _nas_part_exists(part):
+        return ()
+    group = part.integer("n_heads_in_group", maximum=query_heads)
+    if query_heads % group:
+        raise part.inconsistent("n_heads_in_group", f"{group} does not divide {query_heads} query heads")
+    head_dim = hidden // query_heads
+    return (
+        SoftmaxAttention(
+            hidden_size=hidden,
+            query_heads=query_heads,
+            kv_heads=query_heads // group,
+            head_dim=head_dim,
+            value_head_dim=head_dim,
+            input_size=hidden,
+            qkv_bias=bias,
+            output_bias=bias,
+            window_tokens=part.optional_integer("window_length"),
+        ),
+    )
+
+
+def _nas_feed_forward(part: ConfigView, hidden: int, bias: bool) -> tuple[FeedForward, ...]:
+    if not _nas_part_exists(part):
+        return ()
+    multiple = part.number("ffn_mult", minimum=0.001, maximum=64)
+    # The published modelling code takes two thirds of the multiple and rounds up to 256.
+    width = -(-int(2 * multiple * hidden / 3) // 256) * 256
+    return (DenseFeedForward(hidden, width, bias=bias),)
+
+
+def read_mimo_v2(view: ConfigView) -> Decoder:
+    """MiMo-V2: windowed layers have head counts and sinks of their own; keys are wider than values."""
+    hidden = view.integer(*HIDDEN_KEYS)
+    layers = read_layer_count(view)
+    bias = view.flag("attention_bias", default=False)
+
+    def attention(prefix: str, window: int | None, sinks: bool) -> SoftmaxAttention:
+        query_heads = view.integer(f"{prefix}num_attention_heads", maximum=MAX_COUNT)
+        kv_heads = view.integer(f"{prefix}num_key_value_heads", maximum=MAX_COUNT)
+        if query_heads % kv_heads:
+            raise view.inconsistent(f"{prefix}num_key_value_heads", f"does not divide {query_heads} query heads")
+        return SoftmaxAttention(
+            hidden_size=hidden,
+            query_heads=query_heads,
+            kv_heads=kv_heads,
+            head_dim=view.integer(f"{prefix}head_dim", maximum=MAX_COUNT),
+            value_head_dim=view.integer(f"{prefix}v_head_dim", maximum=MAX_COUNT),
+            input_size=hidden,
+            qkv_bias=bias,
+            sinks=sinks,
+            window_tokens=window,
+        )
+
+    flags = view.items("hybrid_layer_pattern", layers)
+    if any(isinstance(flag, bool) or flag not in (0, 1) for flag in flags):
+        raise view.inconsistent("hybrid_layer_pattern", "entries must be 0 or 1")
+    full = attention("", None, view.flag("add_full_attention_sink_bias", default=False))
+    local = attention("swa_", read_window(view), view.flag("add_swa_attention_sink_bias", default=False))
+    traits = FamilyTraits(experts=ExpertTraits(router_buffer=True))
+    assert traits.experts is not None  # set one line above
+    experts = read_experts(view, traits, traits.experts, hidden)
+    dense = read_dense(view, traits, hidden)
+    routed = expert_layers(view, layers)
+    blocks = [
+        Block((local if flag else full,), (experts if has else dense,), 2 * hidden)
+        for flag, has in zip(flags, routed, strict=True)
+    ]
+    return assemble_decoder(view, hidden, blocks, tied_default=False)
+
+
+_GEMMA4 = FamilyTraits(
+    norms_per_layer=4,
+    qkv_bias=("attention_bias", False),
+    output_bias=("attention_bias", False),
+    query_key_norm=QueryKeyNorm.HEAD,
+    window=WindowRule.PATTERN,
+    experts=ExpertTraits(norm_hidden=1, norm_experts=1, module="experts_block", parallel_dense=True),
+)
+
+
+def read_gemma4(view: ConfigView) -> Decoder:
+    """Gemma 4: global layers have a head shape of their own and may share one projection for keys and values."""
+    for key in ("hidden_size_per_layer_input", "num_kv_shared_layers"):
+        if view.integer(key, default=0, minimum=0, quiet=True):
+            raise view.inconsistent(key, "only 0 is known for this model type")
+    if view.flag("use_double_wide_mlp", default=False, quiet=True):
+        raise view.inconsistent("use_double_wide_mlp", "only false is known for this model type")
+    hidden = view.integer(*HIDDEN_KEYS)
+    layers = read_layer_count(view)
+    local = replace(read_softmax_attention(view, _GEMMA4, hidden), window_tokens=read_window(view))
+    head_dim = view.integer("global_head_dim", default=local.head_dim, maximum=MAX_COUNT)
+    kv_heads = view.integer("num_global_key_value_heads", default=local.kv_heads, maximum=MAX_COUNT)
+    if local.query_heads % kv_heads:
+        raise view.inconsistent("num_global_key_value_heads", f"does not divide {local.query_heads} query heads")
+    full = replace(
+        local,
+        head_dim=head_dim,
+        value_head_dim=head_dim,
+        kv_heads=kv_heads,
+        norm_parameters=2 * head_dim,
+        shared_key_value=view.flag("attention_k_eq_v", default=False),
+        window_tokens=None,
+    )
+    dense = read_dense(view, _GEMMA4, hidden)
+    networks: tuple[FeedForward, ...] = (dense,)
+    norms = 4
+    if view.flag("enable_moe_block", default=False) and has_experts(view):
+        assert _GEMMA4.experts is not None  # declared above
+        networks = (dense, read_experts(view, _GEMMA4, _GEMMA4.experts, hidden))
+        norms = 7
+    kinds = read_layer_types(view, layers)
+    if kinds is None:
+        raise view.missing("layer_types")
+    blocks = [Block((local if kind == SLIDING else full,), networks, norms * hidden) for kind in kinds]
+    return assemble_decoder(view, hidden, blocks, tied_default=True)
+
+
+MLLAMA_RESERVED_ROWS = 8
+"""Rows of Llama 3.2 Vision's token table beyond the vocabulary (image and reserved tokens)."""
+
+
+def read_mllama_text(view: ConfigView, vision_tokens: int) -> Decoder:
+    """Llama 3.2 Vision: some layers attend to the image instead of the text.
+
+    Args:
+        view: the text part.
+        vision_tokens: image tokens whose keys and values a request keeps.
+    """
+    hidden = view.integer(*HIDDEN_KEYS)
+    vocabulary = view.integer(*VOCABULARY_KEYS)
+    layers = read_layer_count(view)
+    attention = read_softmax_attention(view, FamilyTraits(), hidden)
+    cross = replace(
+        attention,
+        norm_parameters=2 * attention.head_dim,
+        owns_cache=False,
+        causal=False,
+        cross_tokens=vision_tokens,
+        module="cross_attn",
+    )
+    listed = view.items("cross_attention_layers")
+    crossing = {view.checked_integer("cross_attention_layers", n, minimum=0, maximum=layers - 1) for n in listed}
+    dense = read_dense(view, FamilyTraits(), hidden)
+    blocks = [
+        # A gate each for attention and feed-forward comes with cross-attention.
+        Block((cross,), (dense,), 2 * hidden + 2) if n in crossing else Block((attention,), (dense,), 2 * hidden)
+        for n in range(layers)
+    ]
+    decoder = assemble_decoder(view, hidden, blocks, tied_default=False)
+    table = Embedding("embed_tokens", vocabulary + MLLAMA_RESERVED_ROWS, hidden)
+    return replace(
+        decoder, embeddings=(table,), head=output_head(hidden, vocabulary), tied_head=False
+    )
+
+
+def read_qwen1(view: ConfigView) -> Decoder:
+    """The first Qwen: its ``intermediate_size`` is twice the width of the gated feed-forward."""
+    width = view.integer("intermediate_size")
+    if width % 2:
+        raise view.inconsistent("intermediate_size", f"must be even, not {width}")
+    traits = FamilyTraits(qkv_bias=True)
+    return read_decoder(view.with_value("intermediate_size", width // 2), traits)
+
+
+def read_dbrx(view: ConfigView) -> Decoder:
+    """DBRX keeps head and expert counts in nested objects."""
+    return read_decoder(view.flattened("attn_config", "ffn_config"), FAMILIES["dbrx"])
+
+
+def read_chatglm(view: ConfigView) -> Decoder:
+    """ChatGLM: grouped heads only where ``multi_query_attention`` says so."""
+    heads = read_query_heads(view)
+    if not view.flag("multi_query_attention", default=False):
+        view = view.with_value("multi_query_group_num", heads)
+    return read_decoder(view, FAMILIES["chatglm"])
+
+
+def read_falcon(view: ConfigView) -> Decoder:
+    """Falcon: one key/value head (7B), grouped (40B, 180B) or as many as query heads, and one or two norms a layer."""
+    heads = read_query_heads(view)
+    grouped = view.flag("new_decoder_architecture", default=False)
+    multi_query = view.flag("multi_query", default=True)
+    parallel = view.flag("parallel_attn", default=True)
+    if grouped:
+        kv_heads = view.integer("num_kv_heads", default=heads, maximum=MAX_COUNT)
+    else:
+        kv_heads = 1 if multi_query else heads
+    norms = (view.integer("num_ln_in_parallel_attn", default=2, maximum=2) if grouped else 1) if parallel else 2
+    bias = view.flag("bias", default=False)
+    traits = replace(FAMILIES["falcon"], norms_per_layer=norms, qkv_bias=bias, output_bias=bias, mlp_bias=bias)
+    return read_decoder(view.with_value("num_kv_heads", kv_heads), traits)
+
+
+def read_gpt_bigcode(view: ConfigView) -> Decoder:
+    """StarCoder: one key/value head unless ``multi_query`` is false."""
+    heads = read_query_heads(view)
+    kv_heads = 1 if view.flag("multi_query", default=True) else heads
+    return read_decoder(view.with_value("num_kv_heads", kv_heads), FAMILIES["gpt_bigcode"])

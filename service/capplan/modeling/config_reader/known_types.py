@@ -1,0 +1,67 @@
+"""Model types that need a reader of their own, and class defaults of nested text parts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+
+from capplan.modeling.config_reader import hybrids, irregular
+from capplan.modeling.config_reader.decoder import Decoder
+from capplan.modeling.config_reader.view import ConfigView
+
+READERS: Mapping[str, Callable[[ConfigView], Decoder]] = MappingProxyType(
+    {
+        "jamba": hybrids.read_jamba,
+        "mamba": hybrids.read_mamba1,
+        "falcon_mamba": hybrids.read_mamba1,
+        "nemotron_h": hybrids.read_nemotron_h,
+        "qwen3_next": hybrids.read_qwen3_next,
+        "qwen3_5_text": hybrids.read_qwen3_next,
+        "kimi_linear": hybrids.read_kimi_linear,
+        "minimax": hybrids.read_minimax_text,
+        "minimax_text_01": hybrids.read_minimax_text,
+        "granitemoehybrid": hybrids.read_granite_hybrid,
+        "bamba": hybrids.read_bamba,
+        "falcon_h1": hybrids.read_falcon_h1,
+        "lfm2": hybrids.read_lfm2,
+        "nemotron-nas": irregular.read_nemotron_nas,
+        "mimo_v2_flash": irregular.read_mimo_v2,
+        "gemma4_text": irregular.read_gemma4,
+        "qwen": irregular.read_qwen1,
+        "dbrx": irregular.read_dbrx,
+        "chatglm": irregular.read_chatglm,
+        "falcon": irregular.read_falcon,
+        "gpt_bigcode": irregular.read_gpt_bigcode,
+    }
+)
+"""Readers by ``model_type`` for what the table of families does not cover."""
+
+TEXT_KEYS = ("text_config", "llm_config", "language_config")
+"""Keys under which multimodal configs keep their text part."""
+
+_LLAMA_CLASS = {
+    "hidden_size": 4096,
+    "intermediate_size": 11008,
+    "num_hidden_layers": 32,
+    "num_attention_heads": 32,
+    "vocab_size": 32000,
+}
+
+CLASS_DEFAULTS: Mapping[str, Mapping[str, object]] = MappingProxyType(
+    {
+        "llama": _LLAMA_CLASS,
+        "mistral": _LLAMA_CLASS | {"intermediate_size": 14336, "num_key_value_heads": 8},
+        "gemma3_text": {
+            "vocab_size": 262208,
+            "hidden_size": 2304,
+            "intermediate_size": 9216,
+            "num_hidden_layers": 26,
+            "num_attention_heads": 8,
+            "num_key_value_heads": 4,
+            "head_dim": 256,
+            "sliding_window": 4096,
+            "max_position_embeddings": 131072,
+        },
+    }
+)
+"""Defaults of the library's config classes, for nested text parts, which are published as differences from them."""

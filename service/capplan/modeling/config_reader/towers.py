@@ -1,0 +1,336 @@
+"""Reads vision and audio towers and their projectors into counted linear maps.
+
+Towers run once per image or sound, stay in 16 bit and are copied onto every rank. Shapes follow the transformers
+library's modules of the same ``model_type``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from capplan.modeling.architecture import Tower
+from capplan.modeling.config_reader.layers import read_layer_count
+from capplan.modeling.config_reader.view import MAX_COUNT, ConfigView
+from capplan.modeling.linear import Component, LinearMap, Shard
+
+
+def tower_map(name: str, inputs: int, outputs: int, *, bias: bool) -> LinearMap:
+    """One linear map of a tower: 16 bit, on every rank."""
+    return LinearMap(
+        name,
+        Component.MULTIMODAL_ENCODER,
+        inputs,
+        outputs,
+        bias=bias,
+        shard=Shard.REPLICATED,
+        quantizable=False,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Stack:
+    """Equal transformer layers of a tower.
+
+    Attributes:
+        layers: how many.
+        width: width of the residual stream.
+        inner: width of the feed-forward.
+        gated: three feed-forward matrices instead of two.
+        attention_bias: biases on query, value and output.
+        key_bias: bias on the key (Whisper has none).
+        mlp_bias: biases in the feed-forward.
+        norm: parameters of all norms and scales of one layer.
+        attention_width: summed width of the heads where it is not ``width``.
+    """
+
+    layers: int
+    width: int
+    inner: int
+    gated: bool = False
+    attention_bias: bool = True
+    key_bias: bool = True
+    mlp_bias: bool = True
+    norm: int = 0
+    attention_width: int = 0
+
+    def maps(self, prefix: str) -> tuple[tuple[LinearMap, int], ...]:
+        """Linear maps with the number of layers that carry them."""
+        heads = self.attention_width or self.width
+        found = [
+            tower_map(f"{prefix}.q_proj", self.width, heads, bias=self.attention_bias),
+            tower_map(f"{prefix}.k_proj", self.width, heads, bias=self.attention_bias and self.key_bias),
+            tower_map(f"{prefix}.v_proj", self.width, heads, bias=self.attention_bias),
+            tower_map(f"{prefix}.o_proj", heads, self.width, bias=self.attention_bias),
+            tower_map(f"{prefix}.up_proj", self.width, self.inner, bias=self.mlp_bias),
+            tower_map(f"{prefix}.down_proj", self.inner, self.width, bias=self.mlp_bias),
+        ]
+        if self.gated:
+            found.append(tower_map(f"{prefix}.gate_proj", self.width, self.inner, bias=self.mlp_bias))
+        return tuple((linear, self.layers) for linear in found)
+
+    @property
+    def vectors(self) -> int:
+        """Norm parameters of all layers."""
+        return self.layers * self.norm
+
+
+def assemble(name: str, stacks: tuple[Stack, ...], outer: tuple[LinearMap, ...], vectors: int) -> Tower:
+    """A tower of stacks, single maps and vectors."""
+    maps = tuple(entry for number, stack in enumerate(stacks) for entry in stack.maps(f"{name}.layers{number or ''}"))
+    return Tower(name, (*maps, *((m, 1) for m in outer)), vectors + sum(stack.vectors for stack in stacks))
+
+
+def _vit(view: ConfigView, **changes: bool) -> Stack:
+    """Layers of a plain vision transformer: two layer norms, biases everywhere."""
+    width = view.integer("hidden_size")
+    return Stack(read_layer_count(view), width, view.integer("intermediate_size"), norm=4 * width, **changes)
+
+
+def _patches(view: ConfigView) -> int:
+    side = view.integer("image_size") // view.integer("patch_size", maximum=MAX_COUNT)
+    return side * side
+
+
+def _patch_inputs(view: ConfigView) -> int:
+    channels = view.integer("num_channels", "in_channels", "in_chans", default=3, maximum=MAX_COUNT, quiet=True)
+    frames = view.integer("temporal_patch_size", default=1, maximum=MAX_COUNT, quiet=True)
+    patch = view.integer("patch_size", maximum=MAX_COUNT)
+    return channels * frames * patch * patch
+
+
+def _qwen2_vl(root: ConfigView, hidden_size: int) -> tuple[Tower, ...]:
+    view = root.sub("vision_config")
+    width = view.integer("embed_dim", default=1280)
+    layers = view.integer("depth", default=32, maximum=MAX_COUNT)
+    inner = width * view.integer("mlp_ratio", default=4, maximum=MAX_COUNT)
+    merged = width * view.integer("spatial_merge_size", default=2, maximum=64) ** 2
+    output = view.integer("hidden_size", default=hidden_size)
+    outer = (
+        tower_map("visual.patch_embed", _patch_inputs(view.with_default("temporal_patch_size", 2)), width, bias=False),
+        tower_map("visual.merger.0", merged, merged, bias=True),
+        tower_map("visual.merger.2", merged, output, bias=True),
+    )
+    stack = Stack(layers, width, inner, norm=4 * width)
+    return (assemble("visual", (stack,), outer, 2 * width),)
+
+
+def _qwen2_5_vl(root: ConfigView, hidden_size: int) -> tuple[Tower, ...]:
+    view = root.sub("vision_config")
+    width = view.integer("hidden_size", default=1280)
+    layers = view.integer("depth", default=32, maximum=MAX_COUNT)
+    inner = view.integer("intermediate_size", default=3420)
+    merged = width * view.integer("spatial_merge_size", default=2, maximum=64) ** 2
+    output = view.integer("out_hidden_size", default=hidden_size)
+    outer = (
+        tower_map("visual.patch_embed", _patch_inputs(view.with_default("temporal_patch_size", 2)), width, bias=False),
+        tower_map("visual.merger.0", merged, merged, bias=True),
+        tower_map("visual.merger.2", merged, output, bias=True),
+    )
+    stack = Stack(layers, width, inner, gated=True, norm=2 * width)
+    return (assemble("visual", (stack,), outer, width),)
+
+
+def _qwen3_vl(root: ConfigView, hidden_size: int) -> tuple[Tower, ...]:
+    view = root.sub("vision_config")
+    width = view.integer("hidden_size")
+    merged = width * view.integer("spatial_merge_size", maximum=64) ** 2
+    output = view.integer("out_hidden_size")
+    stack = Stack(view.integer("depth", maximum=MAX_COUNT), width, view.integer("intermediate_size"), norm=4 * width)
+    taps = len(view.items("deepstack_visual_indexes")) if view.has("deepstack_visual_indexes") else 0
+    outer = [tower_map("visual.patch_embed", _patch_inputs(view), width, bias=True)]
+    for number in range(taps + 1):
+        outer.append(tower_map(f"visual.merger{number}.linear_fc1", merged, merged, bias=True))
+        outer.append(tower_map(f"visual.merger{number}.linear_fc2", merged, output, bias=True))
+    vectors = view.integer("num_position_embeddings") * width + 2 * width + taps * 2 * merged
+    return (assemble("visual", (stack,), tuple(outer), vectors),)
+
+
+def _siglip(root: ConfigView, hidden_size: int) -> tuple[Tower, ...]:
+    """SigLIP under a Gemma 3 projector."""
+    view = root.sub("vision_config")
+    stack = _vit(view)
+    outer = (
+        tower_map("vision_tower.patch_embedding", _patch_inputs(view), stack.width, bias=True),
+        tower_map("multi_modal_projector.mm_input_projection", stack.width, hidden_size, bias=False),
+    )
+    vectors = _patches(view) * stack.width + 2 * stack.width + stack.width
+    return (assemble("vision_tower", (stack,), outer, vectors),)
+
+
+def clip_vision(view: ConfigView, name: str) -> Tower:
+    """CLIP's vision tower: class token, positions, norms before and after the layers."""
+    stack = _vit(view)
+    outer = (tower_map(f"{name}.patch_embedding", _patch_inputs(view), stack.width, bias=False),)
+    return assemble(name, (stack,), outer, stack.width + (_patches(view) + 1) * stack.width + 4 * stack.width)
+
+
+def _llava(root: ConfigView, hidden_size: int) -> tuple[Tower, ...]:
+    view = root.sub("vision_config")
+    if view.text("model_type", default="clip_vision_model") != "clip_vision_model":
+        raise view.inconsistent("model_type", "only clip_vision_model is known under llava")
+    width = view.integer("hidden_size")
+    bias = root.flag("multimodal_projector_bias", default=True, quiet=True)
+    projector = assemble(
+        "multi_modal_projector",
+        (),
+        (
+            tower_map("multi_modal_projector.linear_1", width, hidden_size, bias=bias),
+            tower_map("multi_modal_projector.linear_2", hidden_size, hidden_size, bias=bias),
+        ),
+        0,
+    )
+    return clip_vision(view, "vision_tower"), projector
+
+
+def _pixtral(root: ConfigView, hidden_size: int) -> tuple[Tower, ...]:
+    """Pixtral's tower under a Mistral 3 projector with patch merging."""
+    view = root.sub("vision_config")
+    width = view.integer("hidden_size")
+    heads = view.integer("num_attention_heads", maximum=MAX_COUNT)
+    head_width = heads * view.integer("head_dim", default=width // heads, quiet=True)
+    stack = Stack(
+        read_layer_count(view),
+        width,
+        view.integer("intermediate_size"),
+        gated=True,
+        attention_bias=False,
+        mlp_bias=False,
+        norm=2 * width,
+        attention_width=head_width,
+    )
+    bias = root.flag("multimodal_projector_bias", default=False, quiet=True)
+    merge = root.integer("spatial_merge_size", default=2, maximum=64, quiet=True) ** 2
+    outer = (
+        tower_map("vision_tower.patch_conv", _patch_inputs(view), width, bias=False),
+        tower_map("multi_modal_projector.merging_layer", width * merge, width, bias=False),
+        tower_map("multi_modal_projector.linear_1", width, hidden_size, bias=bias),
+        tower_map("multi_modal_projector.linear_2", hidden_size, hidden_size, bias=bias),
+    )
+    return (assemble("vision_tower", (stack,), outer, width + width),)
+
+
+def _llama4(root: ConfigView, hidden_size: int) -> tuple[Tower, ...]:
+    view = root.sub("vision_config")
+    stack = _vit(view)
+    ratio = view.number("pixel_shuffle_ratio", minimum=0.01, maximum=1)
+    shuffled = round(stack.width / ratio**2)
+    hidden, output = view.integer("projector_input_dim"), view.integer("projector_output_dim")
+    outer = (
+        tower_map("vision_model.patch_embedding", _patch_inputs(view), stack.width, bias=False),
+        tower_map("vision_model.vision_adapter.fc1", shuffled, hidden, bias=False),
+        tower_map("vision_model.vision_adapter.fc2", hidden, output, bias=False),
+        tower_map("multi_modal_projector.linear_1", view.integer("vision_output_dim"), hidden_size, bias=False),
+    )
+    vectors = stack.width + (_patches(view) + 1) * stack.width + 4 * stack.width
+    return (assemble("vision_model", (stack,), outer, vectors),)
+
+
+def mllama_patch_tokens(root: ConfigView) -> int:
+    """Vision tokens of one tile: its patches and the class token."""
+    return _patches(root.sub("vision_config")) + 1
+
+
+def mllama_tiles(root: ConfigView) -> int:
+    """Most tiles one image is cut into."""
+    return root.sub("vision_config").integer("max_num_tiles", maximum=64)
+
+
+def _mllama(root: ConfigView, hidden_size: int) -> tuple[Tower, ...]:
+    view = root.sub("vision_config")
+    width = view.integer("hidden_size")
+    inner = view.integer("intermediate_size")
+    local = Stack(read_layer_count(view), width, inner, attention_bias=False, norm=4 * width)
+    global_layers = view.integer("num_global_layers", maximum=MAX_COUNT)
+    gated = Stack(global_layers, width, inner, attention_bias=False, norm=4 * width + 2)
+    tiles, tokens = mllama_tiles(root), mllama_patch_tokens(root)
+    shapes = len(view.items("supported_aspect_ratios")) + 1
+    positions = tokens * width + shapes * tiles * tokens * width + 2 * shapes * tiles * width + 3
+    outer = (
+        tower_map("vision_model.patch_embedding", _patch_inputs(view), width, bias=False),
+        tower_map("multi_modal_projector", view.integer("vision_output_dim"), hidden_size, bias=True),
+    )
+    return (assemble("vision_model", (local, gated), outer, width + positions + 4 * width),)
+
+
+def _kimi(root: ConfigView, hidden_size: int) -> tuple[Tower, ...]:
+    """MoonViT with a patch merger (Kimi K2.5 and K2.6)."""
+    view = root.sub("vision_config")
+    width = view.integer("vt_hidden_size")
+    stack = Stack(
+        view.integer("vt_num_hidden_layers", maximum=MAX_COUNT),
+        width,
+        view.integer("vt_intermediate_size"),
+        norm=4 * width,
+    )
+    sides = view.items("merge_kernel_size", 2)
+    rows, columns = (view.checked_integer("merge_kernel_size", side, maximum=64) for side in sides)
+    merged = view.integer("mm_hidden_size") * rows * columns
+    outer = (
+        tower_map("vision_tower.patch_embed", _patch_inputs(view), width, bias=True),
+        tower_map("mm_projector.linear_1", merged, merged, bias=True),
+        tower_map("mm_projector.linear_2", merged, view.integer("text_hidden_size"), bias=True),
+    )
+    positions = view.integer("init_pos_emb_height") * view.integer("init_pos_emb_width") * width
+    vectors = positions + 2 * width + 2 * view.integer("mm_hidden_size")
+    return (assemble("vision_tower", (stack,), outer, vectors),)
+
+
+def _gemma4(root: ConfigView, hidden_size: int) -> tuple[Tower, ...]:
+    if root.has("audio_config"):
+        raise root.inconsistent("audio_config", "gemma4 with an audio tower cannot be sized yet; null is accepted")
+    view = root.sub("vision_config")
+    width = view.integer("hidden_size")
+    heads = view.integer("num_attention_heads", maximum=MAX_COUNT)
+    head_dim = view.integer("head_dim", maximum=MAX_COUNT)
+    stack = Stack(
+        read_layer_count(view),
+        width,
+        view.integer("intermediate_size"),
+        gated=True,
+        attention_bias=view.flag("attention_bias", default=False, quiet=True),
+        mlp_bias=False,
+        norm=4 * width + 2 * head_dim,
+        attention_width=heads * head_dim,
+    )
+    outer = (
+        tower_map("vision_tower.patch_embedder", _patch_inputs(view), width, bias=False),
+        tower_map("embed_vision.embedding_projection", width, hidden_size, bias=False),
+    )
+    return (assemble("vision_tower", (stack,), outer, 2 * view.integer("position_embedding_size") * width),)
+
+
+TOWERS: Mapping[str, Callable[[ConfigView, int], tuple[Tower, ...]]] = MappingProxyType(
+    {
+        "qwen2_vl": _qwen2_vl,
+        "qwen2_5_vl": _qwen2_5_vl,
+        "qwen3_vl": _qwen3_vl,
+        "qwen3_vl_moe": _qwen3_vl,
+        "qwen3_5": _qwen3_vl,
+        "qwen3_5_moe": _qwen3_vl,
+        "gemma3": _siglip,
+        "gemma4": _gemma4,
+        "llava": _llava,
+        "mistral3": _pixtral,
+        "llama4": _llama4,
+        "mllama": _mllama,
+        "kimi_k25": _kimi,
+    }
+)
+"""Readers of the towers of known multimodal model types: ``(root view, text hidden size) -> towers``."""
+
+TEXT_TYPES: Mapping[str, str] = MappingProxyType(
+    {
+        "qwen2_vl": "qwen2",
+        "qwen2_vl_text": "qwen2",
+        "qwen2_5_vl": "qwen2",
+        "qwen2_5_vl_text": "qwen2",
+        "qwen3_vl_text": "qwen3",
+        "qwen3_vl_moe_text": "qwen3_moe",
+        "mllama_text_model": "mllama_text",
+        "qwen3_5_text": "qwen3_5_text",
+        "qwen3_5_moe_text": "qwen3_5_text",
+    }
+)
+"""Which decoder family the text part of a multimodal type is."""
