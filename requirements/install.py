@@ -83,8 +83,8 @@ def main() -> None:
     stamp = f"{identity()}\n{contents()}\n"
     if STAMP.exists() and STAMP.read_text() == stamp and PYTHON.exists():
         return
-    print("Installing the locked requirements into .venv, which takes about a minute ...", flush=True)
     pip = create()
+    print("Installing the locked requirements into .venv, which takes about a minute ...", flush=True)
     run(*pip, "install", "--require-hashes", "--only-binary", ":all:", "--requirement", LOCK)
     run(*pip, "install", "--no-deps", "--no-build-isolation", "--editable", CHECKOUT)
     STAMP.write_text(stamp)

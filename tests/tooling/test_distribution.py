@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import tarfile
 import zipfile
 from pathlib import Path
 
@@ -24,12 +23,12 @@ def build(kind: str, output: Path, source: Path = CHECKOUT) -> Path:
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory):
     """The wheel as an installer would get it: built from the source distribution."""
-    with tarfile.open(build("sdist", tmp_path_factory.mktemp("sdist"))) as archive:
-        unpacked = tmp_path_factory.mktemp("unpacked")
-        archive.extractall(unpacked, filter="data")
+    archive = build("sdist", tmp_path_factory.mktemp("sdist"))
+    unpacked = tmp_path_factory.mktemp("unpacked")
+    subprocess.run(["tar", "-xf", archive, "-C", unpacked], check=True)
     (source,) = unpacked.iterdir()
-    with zipfile.ZipFile(build("wheel", tmp_path_factory.mktemp("wheel"), source)) as archive:
-        yield archive
+    with zipfile.ZipFile(build("wheel", tmp_path_factory.mktemp("wheel"), source)) as built:
+        yield built
 
 
 def tracked(*paths: str) -> set[str]:
