@@ -1,10 +1,8 @@
-"""Architecture keys of a few published models, as their hub pages state them, and devices as their data sheets do."""
+"""Architecture keys of a few published models, as their hub pages state them."""
 
 from __future__ import annotations
 
 from typing import Any
-
-from capplan.hardware.accelerator import Accelerator
 
 LLAMA_3_1_8B: dict[str, Any] = {
     "model_type": "llama",
@@ -101,27 +99,3 @@ GPT_OSS_120B: dict[str, Any] = {
     },
     "torch_dtype": "bfloat16",
 }
-
-
-def h100_sxm() -> Accelerator:
-    """H100 SXM5 80GB: 81,559 MiB, 3.35 TB/s, 989.4 dense BF16 and 1,978.9 dense FP8 TFLOP/s, NVLink 450 GB/s one way."""
-    return Accelerator(
-        sku="h100-sxm-80gb",
-        vendor="nvidia",
-        product_name="H100 SXM5 80GB",
-        architecture="hopper",
-        compute_capability="9.0",
-        memory_bytes=81559 * 2**20,
-        memory_bandwidth_bytes_per_s=3.35e12,
-        sm_count=132,
-        peak_flop_per_s={"bf16": 989.4e12, "fp16": 989.4e12, "fp8": 1978.9e12, "int8": 1978.9e12, "fp32": 66.9e12},
-        interconnect="nvlink4-nvswitch",
-        link_bytes_per_s=450e9,
-        link_domain_size=8,
-        pcie_bytes_per_s=63e9,
-        board_power_w=700.0,
-        idle_power_w=70.0,
-        mig_board="h100-80gb-sxm5",
-        kubernetes_product_label="NVIDIA-H100-80GB-HBM3",
-        confidence="high",
-    )

@@ -1,4 +1,4 @@
-"""Memory of a rank against published vLLM start-up logs (llm-d-planner, empirical vLLM memory results, H100 79.18 GiB)."""
+"""Memory of a rank against published vLLM start-up logs (llm-d-planner, empirical vLLM memory results, on H100)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from capplan.estimation.memory import MemoryBreakdown, memory_breakdown, rank_fo
 from capplan.modeling.config_reader import read_config
 from capplan.modeling.costs import ModelCosts, model_costs
 from capplan.units import GIB
-from tests.estimation.configs import GPT_OSS_120B, LLAMA_3_1_8B, LLAMA_3_1_70B, QWEN3_14B, QWEN3_32B, h100_sxm
+from tests.estimation.configs import GPT_OSS_120B, LLAMA_3_1_8B, LLAMA_3_1_70B, QWEN3_14B, QWEN3_32B
+from tests.hardware.devices import H100
 
 
 class Log(NamedTuple):
@@ -47,7 +48,7 @@ def costs(log: Log) -> ModelCosts:
 
 
 def breakdown(log: Log) -> MemoryBreakdown:
-    accelerator = h100_sxm()
+    accelerator = H100
     device = whole_device(accelerator)
     assert device is not None
     choice = EngineChoice(version=log.version, gpu_memory_utilization=log.utilization)

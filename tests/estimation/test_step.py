@@ -17,7 +17,8 @@ from capplan.hardware.collectives import all_reduce_s
 from capplan.hardware.efficiency import efficiency
 from capplan.modeling.config_reader import read_config
 from capplan.modeling.costs import ModelCosts, model_costs
-from tests.estimation.configs import LLAMA_3_1_8B, QWEN3_30B_A3B, h100_sxm
+from tests.estimation.configs import LLAMA_3_1_8B, QWEN3_30B_A3B
+from tests.hardware.devices import H100
 
 
 def llama(weights: str = "bf16") -> ModelCosts:
@@ -29,7 +30,7 @@ def qwen_moe() -> ModelCosts:
 
 
 def table(model: ModelCosts, *tensor_parallel: int) -> ReplicaTable:
-    accelerator = h100_sxm()
+    accelerator = H100
     device = whole_device(accelerator)
     assert device is not None
     settings = resolve_settings(EngineChoice(), accelerator, device.memory_bytes)
@@ -49,21 +50,21 @@ def times(rows: ReplicaTable, work: StepLoad) -> dict[str, tuple[float, float, f
 
 def test_one_sequence_reads_every_dense_weight_once() -> None:
     # Llama-3.1-8B, feed-forward: 32 layers * 3 * 4,096 * 14,336 parameters in bf16, over H100's achieved bandwidth
-    rate = 3.35e12 * efficiency(h100_sxm(), "bf16").memory_fraction * PRIORS.weight_read_factor
+    rate = 3.35e12 * efficiency(H100, "bf16").memory_fraction * PRIORS.weight_read_factor
     memory, _, _ = times(table(llama(), 1), load(1, 0))["dense_ffn"]
     assert memory == pytest.approx(32 * 3 * 4_096 * 14_336 * 2 / rate)
 
 
 def test_compute_side_counts_two_flop_per_parameter_and_token() -> None:
     # with 1e6 tokens the ramp is at its top: 2 * 5.637e9 FLOP per token over the achieved rate
-    achieved = efficiency(h100_sxm(), "bf16").compute_fraction * PRIORS.gemm_factor
+    achieved = efficiency(H100, "bf16").compute_fraction * PRIORS.gemm_factor
     _, compute, _ = times(table(llama(), 1), load(0, 1e6))["dense_ffn"]
     assert compute == pytest.approx(2 * 32 * 3 * 4_096 * 14_336 * 1e6 / (989.4e12 * achieved), rel=1e-3)
 
 
 def test_decode_attention_reads_the_cache_of_every_sequence() -> None:
     # 131,072 B of KV per token (2 * 8 heads * 128 * 2 B * 32 layers), 64 sequences of 1,000 tokens
-    rate = 3.35e12 * efficiency(h100_sxm(), "bf16").kv_memory_fraction
+    rate = 3.35e12 * efficiency(H100, "bf16").kv_memory_fraction
     memory, _, _ = times(table(llama(), 1), load(64, 0))["decode_attention"]
     assert memory == pytest.approx(64 * 1_000 * 131_072 / rate)
 
@@ -72,7 +73,7 @@ def test_decode_attention_reads_the_cache_of_every_sequence() -> None:
 def test_routed_experts_read_only_the_experts_they_touch(tokens: int) -> None:
     # 48 layers of 128 experts of 3 * 2,048 * 768 parameters; a token draws 8 of them
     touched = 1.0 - (1.0 - 8 / 128) ** tokens
-    rate = 3.35e12 * efficiency(h100_sxm(), "bf16").memory_fraction * PRIORS.weight_read_factor
+    rate = 3.35e12 * efficiency(H100, "bf16").memory_fraction * PRIORS.weight_read_factor
     memory, _, _ = times(table(qwen_moe(), 1), load(tokens, 0))["routed_expert"]
     assert memory == pytest.approx(48 * 128 * 3 * 2_048 * 768 * 2 * touched / rate, rel=1e-6)
 
@@ -84,7 +85,7 @@ def test_group_time_is_the_smooth_maximum_of_its_two_sides() -> None:
 
 def test_collectives_cost_two_all_reduces_a_layer() -> None:
     message = np.array([64 * 4_096 * 2.0])
-    expected = 2 * 32 * float(all_reduce_s(h100_sxm(), 4, message)[0])
+    expected = 2 * 32 * float(all_reduce_s(H100, 4, message)[0])
     # the table holds one point per octave of message size
     assert times(table(llama(), 4), load(64, 0))["all_reduce"][2] == pytest.approx(expected, rel=0.1)
     assert times(table(llama(), 1), load(64, 0))["all_reduce"][2] == 0.0
@@ -114,9 +115,7 @@ def test_a_step_never_gets_faster_with_more_work(decode: float, prefill: float, 
     growth=st.floats(1.0, 4.0),
     lengths=st.tuples(st.floats(1.0, 20_000.0), st.floats(1.0, 4_000.0)),
 )
-def test_latency_and_throughput_grow_with_the_batch(
-    batch: float, growth: float, lengths: tuple[float, float]
-) -> None:
+def test_latency_and_throughput_grow_with_the_batch(batch: float, growth: float, lengths: tuple[float, float]) -> None:
     rows, request = table(llama("fp8"), 1), Request(*lengths)
     state = steady_state(rows, request, np.array([[batch, batch * growth]]))
     for name in ("itl_ms", "ttft_ms", "e2e_ms"):

@@ -122,8 +122,13 @@ def _ways(item: SupplyItem, constraints: Constraints) -> Iterator[tuple[RankDevi
             for size in tensor_parallel_sizes(accelerator, constraints):
                 parallelism = Parallelism(tensor_parallel=size)
                 beyond = link_faults(accelerator, parallelism)
+                most = constraints.max_devices
                 if beyond:
                     yield Dropped(item, describe(device, parallelism), beyond[0], Stage.SPLIT)
+                elif most is not None and parallelism.devices > most:
+                    text = f"one replica takes {parallelism.devices} devices, at most {most} are allowed"
+                    fault = Fault("TOO_MANY_DEVICES", text, float(most - parallelism.devices), "devices")
+                    yield Dropped(item, describe(device, parallelism), fault, Stage.EXCLUDED)
                 else:
                     yield device, parallelism
     if constraints.mig is MigPolicy.FORBIDDEN:

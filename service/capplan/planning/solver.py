@@ -35,7 +35,7 @@ class Sized:
         replicas: replicas planned.
         devices: physical devices planned.
         operating: running batch at the target.
-        e2e_ms: mean end-to-end latency at the target.
+        e2e_ms: mean end-to-end latency at the target, of a replica that runs at least one request.
         objective: what the ranking compares.
     """
 
@@ -166,7 +166,8 @@ def solve(query: PlacementQuery) -> Solution:
         replicas = _grow_for_latency(query, candidates, pack, replicas, idle)
     devices = pack.devices(replicas)
     operating = operating_batch(table, request, query.target, replicas, batch)
-    e2e = steady_state(table, request, np.maximum(operating, 2.0**MIN_LOG2_BATCH)[:, None]).e2e_ms[:, 0]
+    # compared at one running request or more: below that a replica only idles in between
+    e2e = steady_state(table, request, np.maximum(operating, 1.0)[:, None]).e2e_ms[:, 0]
     objective = objective_values(query.objective, candidates, devices, e2e)
     sized = Sized(candidates, batch, binding, rates, replicas, devices, operating, e2e, objective)
     return _within_amounts(query, Solution(request, context, sized, tuple(dropped), evaluated))
