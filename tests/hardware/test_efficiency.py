@@ -113,7 +113,10 @@ def test_unmeasured_product_takes_its_generation():
 def test_power_capped_card_is_held_back_in_every_arithmetic():
     # Best BF16 product measured on H100 PCIe: 499.5 of 756.5 TFLOP/s, against .81 at the median on SXM.
     assert efficiency(H100_PCIE, "bf16").compute_fraction == pytest.approx(0.66, abs=0.02)
-    assert efficiency(H100_PCIE, "fp8").compute_fraction < efficiency(H100, "fp8").compute_fraction
+    # FP8 was not measured there: Hopper's .632 at m = 8192, times .660 * .974 over Hopper's .800 in BF16.
+    prior = efficiency(H100_PCIE, "fp8")
+    at_8192 = prior.compute_fraction * 8192 / (8192 + prior.half_rate_tokens)
+    assert at_8192 == pytest.approx(0.632 * 0.660 * 0.974 / 0.800, rel=0.005)
 
 
 @pytest.mark.parametrize(

@@ -329,6 +329,14 @@ def test_a_second_media_instance_does_not_fit():
     assert not can_place(board, 6, place(board, (21, 0)))
 
 
+def test_count_limit_holds_where_engines_are_unknown():
+    # B300's media engines were not published; its +me profile is still limited to one.
+    board = MigBoard("b300", "B300", 8, 7, (profile(20, "1g.34gb+me", 1, 1, tuple(range(7)), 1),), "named")
+    assert len(reachable_states(board)) == 8
+    assert most_additional(board, 20) == 1
+    assert lay_out_gpu(board, {20: 2}) is None
+
+
 def test_illegal_state_is_refused_by_name():
     board = seven_slice()
     with pytest.raises(InvalidInputError, match=r"2g\.20gb .*cannot start at 6.*legal starts: \[0, 2, 4\]"):
@@ -357,7 +365,7 @@ def test_negative_count_is_refused():
 
 
 def test_more_instances_than_units_do_not_fit():
-    assert lay_out_gpu(seven_slice(), {19: 10**6}) is None
+    assert lay_out_gpu(seven_slice(), {19: 10**15}) is None
 
 
 def test_board_without_published_starts_is_refused():

@@ -266,12 +266,16 @@ def largest_first(board: MigBoard, counts: Mapping[int, int]) -> tuple[MigProfil
         NotFoundError: the board has no such profile.
         InvalidInputError: a count is negative.
     """
-    wanted: list[MigProfile] = []
+    _check_counts(board, counts)
+    wanted = [board.profile(profile_id) for profile_id, count in counts.items() for _ in range(count)]
+    return tuple(sorted(wanted, key=lambda p: (-p.memory_slices, -p.compute_slices, p.profile_id)))
+
+
+def _check_counts(board: MigBoard, counts: Mapping[int, int]) -> None:
     for profile_id, count in counts.items():
+        board.profile(profile_id)
         if count < 0:
             raise InvalidInputError.single(f"counts[{profile_id}]", f"{count} is negative")
-        wanted += [board.profile(profile_id)] * count
-    return tuple(sorted(wanted, key=lambda p: (-p.memory_slices, -p.compute_slices, p.profile_id)))
 
 
 def lay_out_gpu(
@@ -291,10 +295,11 @@ def lay_out_gpu(
         InvalidInputError: a negative count, an unsound or unpublished table, or an illegal ``placed``.
     """
     tables = _tables(board, driver_branch)
-    order = largest_first(board, counts)
     occupied = _state(tables, placed)
-    if len(order) > board.grid_units:
+    _check_counts(board, counts)
+    if sum(counts.values()) > board.grid_units:  # before an absurd count is written out
         return None
+    order = largest_first(board, counts)
 
     def place(state: tuple[int, ...], chosen: tuple[int, ...]) -> tuple[int, ...] | None:
         if len(chosen) == len(order):
