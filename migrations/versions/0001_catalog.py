@@ -64,6 +64,7 @@ def upgrade() -> None:
         sa.Column("total_parameters", sa.BigInteger(), nullable=False),
         sa.Column("parameters_source", sa.String(length=512), nullable=False),
         sa.Column("cache_bytes_per_token_16bit", sa.BigInteger(), nullable=True),
+        sa.Column("state_bytes_per_sequence", sa.BigInteger(), nullable=True),
         sa.Column("facts", sa.JSON(), nullable=False),
         sa.Column("confidence", sa.String(length=16), nullable=False),
         sa.Column("source", sa.String(length=512), nullable=False),
@@ -83,6 +84,10 @@ def upgrade() -> None:
             "length(trim(parameters_source)) > 0", name=op.f("ck_model_profiles_parameters_source_not_blank")
         ),
         sa.CheckConstraint("length(trim(source)) > 0", name=op.f("ck_model_profiles_source_not_blank")),
+        sa.CheckConstraint(
+            "state_bytes_per_sequence BETWEEN 0 AND 1000000000000",
+            name=op.f("ck_model_profiles_state_bytes_per_sequence_in_range"),
+        ),
         sa.CheckConstraint(
             "total_parameters BETWEEN 1 AND 1000000000000000", name=op.f("ck_model_profiles_total_parameters_in_range")
         ),

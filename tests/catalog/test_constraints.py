@@ -125,6 +125,7 @@ CHECKS: list[tuple[str, dict[str, Any], str]] = [
     ("model_profiles", {"total_parameters": 0}, "total_parameters_in_range"),
     ("model_profiles", {"parameters_source": ""}, "parameters_source_not_blank"),
     ("model_profiles", {"cache_bytes_per_token_16bit": -1}, "cache_bytes_per_token_16bit_in_range"),
+    ("model_profiles", {"state_bytes_per_sequence": -1}, "state_bytes_per_sequence_in_range"),
     ("model_profiles", {"confidence": "sure"}, "confidence_known"),
     ("model_aliases", {"folded": ""}, "folded_not_blank"),
     ("model_aliases", {"alias": ""}, "alias_not_blank"),

@@ -88,7 +88,10 @@ def test_a_missing_column_of_a_new_row_is_named(loaded: Engine) -> None:
 
 
 def test_a_taken_profile_name_is_named(loaded: Engine) -> None:
-    with session_scope(loaded) as session, pytest.raises(InvalidInputError, match="taken by another row"):
+    with (
+        session_scope(loaded) as session,
+        pytest.raises(InvalidInputError, match="another row has the same board, name"),
+    ):
         put_row(session, MigProfileRow, {"board": "a30-24gb", "profile_id": 5, "name": "1g.6gb"})
 
 

@@ -232,7 +232,12 @@ def test_a_board_an_operator_changed_keeps_its_profiles(loaded: Engine, shipped:
 
 def model(name: str, **values: Any) -> dict[str, Any]:
     row = {"name": name, "folded": name.lower().replace("/", "-"), "family": "f", "total_parameters": 10}
-    row |= {"parameters_source": "counted", "cache_bytes_per_token_16bit": 4, "facts": {"layers": 2}}
+    row |= {
+        "parameters_source": "counted",
+        "cache_bytes_per_token_16bit": 4,
+        "state_bytes_per_sequence": 0,
+        "facts": {"layers": 2},
+    }
     return row | {"confidence": "high", "source": "s"} | values
 
 

@@ -17,6 +17,7 @@ from capplan.catalog.shipped import ShippedCatalog, parse_model_profiles
 from capplan.catalog.snapshot import CatalogSnapshot, load_snapshot
 from capplan.database import session_scope
 from capplan.errors import InvalidInputError, NotFoundError
+from capplan.modeling.parameters import total_parameters
 
 
 def line(name: str, **values: Any) -> dict[str, Any]:
@@ -28,7 +29,7 @@ def line(name: str, **values: Any) -> dict[str, Any]:
         "as_of": "2026-11-30",
     }
     record |= {"total_parameters": 8_030_261_248, "parameters_source": "counted", "confidence": "high"}
-    return record | {"facts": {}, "cache_bytes_per_token_16bit": 131_072, "not_a_column": 1} | values
+    return record | {"facts": {}, "cache_bytes_per_token_16bit": 131_072, "state_bytes_per_sequence": 0} | values
 
 
 def loaded_with(engine: Engine, shipped: ShippedCatalog, records: Sequence[dict[str, Any]]) -> CatalogSnapshot:
@@ -118,3 +119,31 @@ def test_a_broken_file_is_refused_with_its_line(text: str, says: str) -> None:
 def test_a_name_of_two_models_is_refused(empty: Engine, shipped: ShippedCatalog, aliases: list[str]) -> None:
     with pytest.raises(InvalidInputError, match=r"model_aliases\[(two/m|both)\]"):
         loaded_with(empty, shipped, [line("one/m", aliases=aliases), line("two/m", aliases=["both"])])
+
+
+def test_every_shipped_model_has_the_parameters_its_source_counts(snapshot: CatalogSnapshot) -> None:
+    """The totals come from instantiated models and published checkpoints, the architecture from configs."""
+    assert len(snapshot.models) == 130
+    for model in snapshot.models.values():
+        assert total_parameters(model.architecture) == model.total_parameters, model.name
+
+
+# Parameters in published checkpoints (safetensors metadata on the hub).
+@pytest.mark.parametrize(
+    ("name", "parameters"),
+    [
+        ("HuggingFaceTB/SmolLM-1.7B", 1_711_376_384),
+        ("LGAI-EXAONE/EXAONE-4.0-32B", 32_003_216_384),
+        ("allenai/Olmo-3.1-32B-Instruct", 32_233_522_176),
+        ("ai21labs/AI21-Jamba-1.5-Mini", 51_570_323_328),
+    ],
+)
+def test_totals_of_published_checkpoints(snapshot: CatalogSnapshot, name: str, parameters: int) -> None:
+    assert snapshot.resolve_model(name).total_parameters == parameters
+
+
+def test_every_name_and_alias_of_a_model_resolves_to_it(snapshot: CatalogSnapshot) -> None:
+    for name, model in snapshot.models.items():
+        assert snapshot.resolve_model(name.upper().replace("-", "_")).name == name
+        for alias in model.aliases:
+            assert snapshot.resolve_model(alias).name == name

@@ -53,6 +53,12 @@ def test_an_unknown_name_is_refused_with_near_ones(name: str, near: tuple[str, .
     assert (caught.value.kind, caught.value.name) == ("accelerator", name)
 
 
+def test_an_entry_with_the_word_in_its_own_name_comes_before_one_with_an_alias_that_has_it() -> None:
+    pairs = [("a/distilled", "a/distilled"), ("z/deep-1", "z/deep-1"), ("z/deep-distilled", "a/distilled")]
+    index = NameIndex.build("model", fold_model_name, pairs)
+    assert index.near("deep") == ("z/deep-1", "a/distilled")
+
+
 @given(st.text())
 def test_any_text_resolves_or_is_refused(name: str) -> None:
     try:

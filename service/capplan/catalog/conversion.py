@@ -169,6 +169,7 @@ def to_model_profile(row: Row, aliases: Iterable[str]) -> ModelProfile:
         total_parameters=row["total_parameters"],
         parameters_source=row["parameters_source"],
         cache_bytes_per_token_16bit=row["cache_bytes_per_token_16bit"],
+        state_bytes_per_sequence=row["state_bytes_per_sequence"],
         confidence=row["confidence"],
         facts=MappingProxyType(row["facts"]),
         provenance=_provenance(row),

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final
 
-from sqlalchemy import CheckConstraint, String, Table, and_, delete, insert, select, update
+from sqlalchemy import CheckConstraint, String, Table, UniqueConstraint, and_, delete, insert, select, update
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
@@ -145,10 +145,15 @@ def _violation(table: Table, error: IntegrityError) -> FieldViolation:
             rule = str(constraint.sqltext)
             named = [column.name for column in table.columns if column.name in rule]
             return FieldViolation(max(named, key=len, default=table.name), f"must fulfil: {rule}")
-    for column in table.columns:
-        if f"{table.name}.{column.name}" in message or f'"{column.name}"' in message:
-            what = "must have a value" if "NOT NULL" in message.upper() else "is taken by another row"
-            return FieldViolation(column.name, what)
+        if isinstance(constraint, UniqueConstraint):
+            names = [column.name for column in constraint.columns]
+            # PostgreSQL names the constraint, SQLite its columns.
+            if str(constraint.name) in message or ", ".join(f"{table.name}.{name}" for name in names) in message:
+                return FieldViolation(names[-1], f"another row has the same {', '.join(names)}")
+    if "not null" in message.lower().replace("-", " "):
+        for column in table.columns:
+            if f"{table.name}.{column.name}" in message or f'column "{column.name}"' in message:
+                return FieldViolation(column.name, "must have a value")
     references = sorted(
         f"{', '.join(key.column_keys)} ({key.referred_table.name})" for key in table.foreign_key_constraints
     )

@@ -81,9 +81,10 @@ class NameIndex:
             return ()
         words = _tokens(name)
         if words:
-            complete = [entry for entry, tokens in self.spellings if words <= tokens]
+            complete = {entry for entry, tokens in self.spellings if words <= tokens}
             if complete:
-                return _first_distinct(complete)
+                # Those whose own name has the words come before those with an alias that has.
+                return _first_distinct(sorted(complete, key=lambda entry: (not words <= _tokens(entry), entry)))
         folded = self.fold(name)
         if len(folded) >= 2:
             containing = sorted(entry for key, entry in self.entries.items() if folded in key)

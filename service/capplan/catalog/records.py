@@ -141,7 +141,8 @@ class ModelProfile:
     Attributes:
         facts: what the architecture is built from.
         total_parameters: published or counted total, to check the architecture against.
-        cache_bytes_per_token_16bit: the same for the KV cache.
+        cache_bytes_per_token_16bit: the same for the KV cache, bytes over all layers in a 16-bit format.
+        state_bytes_per_sequence: the same for recurrent state; 0 without recurrence.
     """
 
     name: str
@@ -150,6 +151,7 @@ class ModelProfile:
     total_parameters: int
     parameters_source: str
     cache_bytes_per_token_16bit: int | None
+    state_bytes_per_sequence: int | None
     confidence: str
     facts: Mapping[str, Any]
     provenance: Provenance

@@ -37,6 +37,7 @@ _MODEL_COLUMNS: Final = (
     "confidence",
     "facts",
     "cache_bytes_per_token_16bit",
+    "state_bytes_per_sequence",
 )
 
 
@@ -73,9 +74,7 @@ def read_shipped() -> ShippedCatalog:
         starts[row["board"], row["profile_id"]] = tuple(sorted(int(start) for start in listed.split()))
         profiles.append(row | {"grid_units": grids[row["board"]]})
     models_file = files("capplan.catalog") / "data" / _MODELS_FILE
-    models, model_aliases = parse_model_profiles(
-        models_file.read_text(encoding="utf-8") if models_file.is_file() else ""
-    )
+    models, model_aliases = parse_model_profiles(models_file.read_text(encoding="utf-8"))
     return ShippedCatalog(
         accelerators=tuple(_csv_rows("accelerators.csv", table_of(AcceleratorRow))),
         accelerator_aliases=tuple(

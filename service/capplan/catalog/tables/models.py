@@ -22,6 +22,7 @@ class ModelProfileRow(Provenance, Base):
         total_parameters: published or counted total, an independent check of the facts.
         parameters_source: where that total comes from.
         cache_bytes_per_token_16bit: KV-cache bytes per token over all layers in a 16-bit format.
+        state_bytes_per_sequence: bytes of recurrent state of one sequence over all layers; 0 without recurrence.
         facts: what ``modeling.facts`` builds the architecture from.
     """
 
@@ -33,6 +34,7 @@ class ModelProfileRow(Provenance, Base):
     total_parameters: Mapped[int] = mapped_column(BigInteger)
     parameters_source: Mapped[str] = mapped_column(String(512))
     cache_bytes_per_token_16bit: Mapped[int | None] = mapped_column(BigInteger)
+    state_bytes_per_sequence: Mapped[int | None] = mapped_column(BigInteger)
     facts: Mapped[dict[str, Any]] = mapped_column(JSON)
     confidence: Mapped[str] = mapped_column(String(16))
 
@@ -43,6 +45,7 @@ class ModelProfileRow(Provenance, Base):
         between("total_parameters", 1, 1e15),
         not_blank("parameters_source"),
         between("cache_bytes_per_token_16bit", 0, 1e12),
+        between("state_bytes_per_sequence", 0, 1e12),
         one_of("confidence", MODEL_CONFIDENCES),
         *provenance_checks(),
     )
