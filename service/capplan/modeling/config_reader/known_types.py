@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
-from capplan.modeling.config_reader import hybrids, irregular
+from capplan.modeling.config_reader import encoders, hybrids, irregular
 from capplan.modeling.config_reader.decoder import Decoder
 from capplan.modeling.config_reader.view import ConfigView
 
@@ -32,6 +32,7 @@ READERS: Mapping[str, Callable[[ConfigView], Decoder]] = MappingProxyType(
         "chatglm": irregular.read_chatglm,
         "falcon": irregular.read_falcon,
         "gpt_bigcode": irregular.read_gpt_bigcode,
+        **dict.fromkeys(encoders.BERT_FAMILIES, encoders.read_bert),
     }
 )
 """Readers by ``model_type`` for what the table of families does not cover."""

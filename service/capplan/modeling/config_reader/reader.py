@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from capplan.errors import InvalidInputError, UnsupportedModelError
 from capplan.modeling.architecture import LayerRun, ModelArchitecture, NativeQuantization, Tower, run_length
 from capplan.modeling.config_reader.decoder import Decoder, read_decoder
+from capplan.modeling.config_reader.encoders import ENCODER_DECODERS
 from capplan.modeling.config_reader.families import FAMILIES, GENERIC
 from capplan.modeling.config_reader.heads import without_head
 from capplan.modeling.config_reader.irregular import read_mllama_text
@@ -43,6 +44,9 @@ def read_config(
     root.model_type = _model_type(root)
     if root.model_type in TOWERS:
         return _read_multimodal(root, name, quantization)
+    if root.model_type in ENCODER_DECODERS:
+        decoder, towers = ENCODER_DECODERS[root.model_type](root)
+        return _assemble(root, root, _Parts(decoder, towers, (), name, quantization))
     decoder, assumptions = _read_text(root)
     return _assemble(root, root, _Parts(decoder, (), assumptions, name, quantization))
 
