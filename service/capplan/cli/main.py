@@ -8,7 +8,8 @@ import typer
 from typer.core import TyperGroup
 
 from capplan import __version__
-from capplan.cli import catalog, database, demo, describe, estimate, plan, serve
+from capplan.cli import catalog, database, describe, estimate, plan, serve
+from capplan.cli.demo import command as demo
 from capplan.cli.failures import ExitCode, exit_code_of, report
 from capplan.errors import CapplanError
 

@@ -74,6 +74,9 @@ def parse_json(text: str, message: _MessageT, what: str) -> _MessageT:
     Raises:
         UsageError: it is not JSON, or has a field or value the message has not.
     """
+    # The parser takes an empty list for an empty message.
+    if not text.lstrip().startswith("{"):
+        raise UsageError(f"{what} is not a {message.DESCRIPTOR.name} as JSON: it is no object")
     try:
         return json_format.Parse(text, message)
     except (json_format.ParseError, UnicodeEncodeError, RecursionError) as error:
