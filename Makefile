@@ -24,11 +24,11 @@ setup: ## Make .venv with the locked requirements and capplan itself; repeated o
 	@$(PYTHON) requirements/install.py
 
 .PHONY: demo
-demo: setup ## Show what capplan answers, without a server.
+demo: setup ## Start a server, ask it the demonstration's questions, show the answers, stop it.
 	@$(BIN)/capplan demo
 
 .PHONY: serve
-serve: setup ## Run the gRPC server.
+serve: setup ## Run the gRPC server in the foreground.
 	@$(BIN)/capplan serve
 
 .PHONY: test

@@ -156,6 +156,13 @@ class TestRefusals:
         assert why["gaudi3-128gb"] == "ENGINE_UNSUPPORTED"
         assert why["mi300x-192gb"] == "NO_PRICE"
 
+    def test_bf16_is_refused_where_the_engine_would_not_start_in_it(self) -> None:
+        # vLLM refuses bf16 below compute capability 8.0 and asks for fp16 (its own error text at start)
+        why = {
+            s: reasons(plan(question(costs("QWEN3_4B", s), tokens_per_s=10))).get("t4-16gb") for s in ("bf16", "fp16")
+        }
+        assert why == {"bf16": "FORMAT_UNSUPPORTED", "fp16": None}
+
     def test_gpt_oss_120b_does_not_fit_one_h100_at_full_context(self) -> None:
         query = question(
             costs("GPT_OSS_120B", "mxfp4"),

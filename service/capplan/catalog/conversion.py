@@ -131,6 +131,7 @@ def to_price_record(row: Row) -> PriceRecord:
             term=row["term"],
             source=row["source"],
             as_of=last.isoformat() if first == last else f"{first.isoformat()}..{last.isoformat()}",
+            offers=row["offers"],
         ),
         min_usd_per_h=row["min_usd_per_h"],
         max_usd_per_h=row["max_usd_per_h"],

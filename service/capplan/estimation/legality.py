@@ -8,7 +8,7 @@ from capplan.estimation.engine import engine_refusal
 from capplan.estimation.memory import MemoryBreakdown
 from capplan.estimation.replica import Parallelism
 from capplan.hardware.accelerator import Accelerator
-from capplan.hardware.arithmetic import arithmetic_support, kv_cache_support
+from capplan.hardware.arithmetic import ArithmeticMode, arithmetic_support, kv_cache_support
 from capplan.hardware.collectives import all_reduce_ranks_limit
 from capplan.modeling.costs import ModelCosts
 from capplan.modeling.sharding import tensor_parallel_faults
@@ -42,6 +42,10 @@ def device_faults(model: ModelCosts, accelerator: Accelerator) -> tuple[Fault, .
         support = arithmetic_support(accelerator, storage)
         if not support.supported:
             faults.append(Fault("FORMAT_UNSUPPORTED", support.reason))
+        elif support.mode is ArithmeticMode.CONVERTED and storage == model.weight_precision:
+            # parts of a quantised checkpoint may be converted, but an asked bf16 makes the engine refuse to start
+            text = f"the engine does not start in {storage} on {accelerator.product_name}; ask for {support.arithmetic}"
+            faults.append(Fault("FORMAT_UNSUPPORTED", text))
     if model.attentions:
         support = kv_cache_support(accelerator, model.kv_precision)
         if not support.supported:

@@ -25,8 +25,9 @@ KV_BLOCK_TOKENS = 16
 
 _GRAPH_BASE_BYTES = int(0.3 * GIB)
 _GRAPH_BYTES_PER_LAYER = 20 * MIB
-# Captured graphs: 0.65 GiB with 34 layers (gemma-3-4b on B200), 1.03 with 36 (gpt-oss-120b on H100), 1.3 with 48 (Llama 4
-# Maverick), 1.5-1.9 with 88 (Mistral-Medium class): published start-up logs; the line stays on their safe side.
+# Captured graphs: 0.65 GiB with 34 layers (gemma-3-4b on B200), 1.03 with 36 (gpt-oss-120b on H100), 1.3 with 48
+# (Llama 4 Maverick), 1.5-1.9 with 88 (Mistral-Medium class): published start-up logs; the line stays on their safe
+# side.
 
 _MXFP4_HIDDEN_MULTIPLE = 256
 _MXFP4_PADDING_GENERATIONS = frozenset({"hopper", "blackwell", "blackwell-ultra"})
@@ -79,7 +80,7 @@ class MemoryBreakdown:
         return self.kv_pool_bytes / self.live_request_bytes if self.live_request_bytes else math.inf
 
     def kv_pool_tokens(self, live_tokens: float) -> int:
-        """Tokens the pool holds when every request has ``live_tokens`` of context, in whole blocks; 0 without a cache."""
+        """Tokens the pool holds when every request has ``live_tokens`` of context; 0 without a cache."""
         concurrent = self.max_concurrent_requests
         return int(concurrent * _in_blocks(live_tokens)) if math.isfinite(concurrent) else 0
 

@@ -71,8 +71,9 @@ def explain(query: PlacementQuery, placement: Placement) -> Placement:
         f"Most of a step is limited by {capacity.bottleneck.replace('_', ' ')}; the longest parts are {largest}.",
     ]
     if placement.price is not None:
+        price = placement.price
+        basis = {None: "", 1: ", a single offer"}.get(price.offers, f", median of {price.offers} offers")
         sentences.append(
-            f"Priced at {placement.price.usd_per_h:.3g} $/h per device ({placement.price.term.replace('_', '-')}, "
-            f"{placement.price.as_of})."
+            f"Priced at {price.usd_per_h:.3g} $/h per device ({price.term.replace('_', '-')}{basis}, {price.as_of})."
         )
     return replace(placement, explanation=tuple(sentences))

@@ -85,12 +85,14 @@ class DevicePrice:
         term: ``on_demand`` or ``spot``.
         source: where the figure comes from.
         as_of: date or period of the figure.
+        offers: how many offers it is the median of; ``None`` when not known.
     """
 
     usd_per_h: float
     term: str
     source: str
     as_of: str
+    offers: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
