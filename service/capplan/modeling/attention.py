@@ -193,9 +193,7 @@ class LatentAttention:
             found.append(self._down_map("q_a_proj", self.q_lora_rank))
             found.append(self._head_map("q_b_proj", self.q_lora_rank, query_width))
         found.append(self._down_map("kv_a_proj_with_mqa", self.kv_lora_rank + self.rope_head_dim))
-        found.append(
-            self._head_map("kv_b_proj", self.kv_lora_rank, heads * (self.nope_head_dim + self.value_head_dim))
-        )
+        found.append(self._head_map("kv_b_proj", self.kv_lora_rank, heads * (self.nope_head_dim + self.value_head_dim)))
         if self.output_gate:
             found.append(self._head_map("g_proj", self.hidden_size, heads * self.value_head_dim))
         found.append(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import types
 import typing
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import MISSING, fields, is_dataclass
 from enum import StrEnum
 from functools import cache
@@ -57,7 +57,7 @@ def _encode_object(value: Any) -> dict[str, Any]:
         if field.name == "layers" and item and isinstance(item[0], LayerRun):
             encoded[field.name] = _encode_runs(item)
         else:
-            encoded[field.name] = _encode(item, _hints(type(value))[field.name])
+            encoded[field.name] = _encode(item, _hints(typing.cast(Hashable, type(value)))[field.name])
     return encoded
 
 
@@ -83,7 +83,7 @@ def _encode_runs(runs: tuple[LayerRun, ...]) -> dict[str, Any]:
 
 
 @cache
-def _hints(kind: type) -> dict[str, Any]:
+def _hints(kind: Hashable) -> dict[str, Any]:
     return typing.get_type_hints(kind)
 
 
@@ -127,7 +127,7 @@ def _decode(hint: Any, value: Any, path: str) -> Any:
 def _decode_union(options: tuple[Any, ...], value: Any, path: str) -> Any:
     if value is None and type(None) in options:
         return None
-    kinds = {option.__name__: option for option in options if is_dataclass(option)}
+    kinds: dict[str, Any] = {typing.cast(type, o).__name__: o for o in options if is_dataclass(o)}
     if len(kinds) < 2:
         return _decode(next(option for option in options if option is not type(None)), value, path)
     name = value.get("kind") if isinstance(value, Mapping) else None

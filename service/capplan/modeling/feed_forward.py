@@ -19,15 +19,11 @@ def _expert_maps(
     copies_per_token: int = 1,
 ) -> tuple[LinearMap, ...]:
     """The two or three matrices of (each copy of) one feed-forward network."""
-    if not gated:
-        names = (("up_proj", width),)
-    else:
-        names = (("gate_proj", width), ("up_proj", width))
     up = tuple(
         LinearMap(
-            f"{prefix}.{name}", component, inputs, outputs, copies=copies, copies_per_token=copies_per_token, bias=bias
+            f"{prefix}.{name}", component, inputs, width, copies=copies, copies_per_token=copies_per_token, bias=bias
         )
-        for name, outputs in names
+        for name in (("gate_proj", "up_proj") if gated else ("up_proj",))
     )
     down = LinearMap(
         f"{prefix}.down_proj",
@@ -162,7 +158,7 @@ class MixtureOfExperts:
                 self.latent_size or self.hidden_size,
                 self.expert_size,
                 gated=self.gated,
-                    bias=self.expert_bias,
+                bias=self.expert_bias,
                 copies=self.experts,
                 copies_per_token=self.experts_per_token,
             )

@@ -147,7 +147,7 @@ def resolve_weights(architecture: ModelArchitecture, weights: str) -> WeightPlan
     """
     accepted = accepted_weight_precisions(architecture)
     if weights not in accepted:
-        why = "is not known" if weights not in WEIGHT_PRECISIONS else _refusal(architecture, weights)
+        why = "is not known" if weights not in WEIGHT_PRECISIONS else _refusal(architecture)
         raise UnsupportedPrecisionError.single(WEIGHTS_FIELD, f"{weights!r} {why}; accepted: {', '.join(accepted)}")
     native = architecture.quantization
     base = "fp16" if architecture.dtype == "fp16" else "bf16"
@@ -167,10 +167,10 @@ def resolve_weights(architecture: ModelArchitecture, weights: str) -> WeightPlan
     if skipped:
         listed = ", ".join(sorted(skipped))
         assumptions = (*assumptions, f"kept in 16 bit, the input width is no multiple of the group: {listed}")
-    return WeightPlan(weights, base, {name: ((recipe.storage, None),) for name in names}, assumptions)
+    return WeightPlan(weights, base, dict.fromkeys(names, ((recipe.storage, None),)), assumptions)
 
 
-def _refusal(architecture: ModelArchitecture, weights: str) -> str:
+def _refusal(architecture: ModelArchitecture) -> str:
     if architecture.quantization is not None:
         return f"is not a format the {native_precision(architecture)} checkpoint {architecture.name} is served in"
     return f"stores routed experts only, and {architecture.name} has none"

@@ -155,7 +155,9 @@ class Mamba2:
 
     def vectors(self) -> tuple[Vectors, ...]:
         """Convolution, decay, time-step bias and skip parameters, gated norm."""
-        found = [Vectors(Component.RECURRENT, self.convolution_channels * (self.kernel + self.conv_bias) + 3 * self.heads)]
+        found = [
+            Vectors(Component.RECURRENT, self.convolution_channels * (self.kernel + self.conv_bias) + 3 * self.heads)
+        ]
         if self.gated_norm:
             found.append(Vectors(Component.NORM, self.inner_size))
         return tuple(found)
@@ -212,6 +214,7 @@ class GatedDeltaNet:
         """Projections of one layer."""
         values = self.value_heads * self.value_head_dim
         hidden = self.hidden_size
+        inputs: tuple[LinearMap, ...]
         if self.split_projections:
             inputs = (
                 _map("linear_attn.in_proj_qkv", hidden, self.convolution_channels, units=self.key_heads),

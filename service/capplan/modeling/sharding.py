@@ -155,9 +155,7 @@ def _rank_share(units: int, ranks: int) -> float:
     return 1.0 / min(ranks, max(units, 1))
 
 
-def cache_bytes_per_token_per_rank(
-    costs: ModelCosts, tensor_parallel: int, context_tokens: int | None = None
-) -> float:
+def cache_bytes_per_token_per_rank(costs: ModelCosts, tensor_parallel: int, context_tokens: int | None = None) -> float:
     """KV bytes one more token of context costs on one rank.
 
     Args:
@@ -167,9 +165,7 @@ def cache_bytes_per_token_per_rank(
             layer, as an engine without a hybrid cache allocator does.
     """
     return sum(
-        attention.layers
-        * attention.cache_bytes_per_token
-        * attention_rank_share(attention, tensor_parallel)
+        attention.layers * attention.cache_bytes_per_token * attention_rank_share(attention, tensor_parallel)
         for attention in costs.attentions
         if context_tokens is None or attention.window_tokens is None or context_tokens < attention.window_tokens
     )

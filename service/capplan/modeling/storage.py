@@ -16,16 +16,16 @@ def _ceil(value: int, step: int) -> int:
     return -(-value // step)
 
 
-def _no_scales(inputs: int, outputs: int) -> float:
+def _no_scales(_inputs: int, _outputs: int) -> float:
     return 0.0
 
 
 def _per_tensor(bytes_per_tensor: int) -> Callable[[int, int], float]:
-    return lambda inputs, outputs: float(bytes_per_tensor)
+    return lambda _inputs, _outputs: float(bytes_per_tensor)
 
 
 def _per_output_row(bytes_per_row: int) -> Callable[[int, int], float]:
-    return lambda inputs, outputs: float(outputs * bytes_per_row)
+    return lambda _inputs, outputs: float(outputs * bytes_per_row)
 
 
 def _per_block(rows: int, columns: int, bytes_per_block: int) -> Callable[[int, int], float]:

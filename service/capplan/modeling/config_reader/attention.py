@@ -63,7 +63,7 @@ def norm_parameters(kind: QueryKeyNorm, query_heads: int, kv_heads: int, head_di
 def read_softmax_attention(view: ConfigView, traits: FamilyTraits, hidden_size: int) -> SoftmaxAttention:
     """Attention of a layer without window."""
     query_heads = read_query_heads(view)
-    kv_heads = read_kv_heads(view, query_heads)
+    kv_heads = query_heads if traits.multi_head else read_kv_heads(view, query_heads)
     head_dim = read_head_dim(view, hidden_size, query_heads, traits.head_dim)
     value_head_dim = view.integer("v_head_dim", default=head_dim, maximum=MAX_COUNT, quiet=True)
     kind = traits.query_key_norm
@@ -84,7 +84,9 @@ def read_softmax_attention(view: ConfigView, traits: FamilyTraits, hidden_size: 
     )
 
 
-def read_latent_attention(view: ConfigView, traits: FamilyTraits, hidden_size: int, layers: int) -> list[LatentAttention]:
+def read_latent_attention(
+    view: ConfigView, traits: FamilyTraits, hidden_size: int, layers: int
+) -> list[LatentAttention]:
     """Latent attention, one a layer (layers differ in whether they own an indexer)."""
     query_heads = read_query_heads(view)
     view.first(*KV_HEAD_KEYS)  # the number of expanded heads; the cache holds one latent whatever it says
@@ -107,7 +109,7 @@ def read_latent_attention(view: ConfigView, traits: FamilyTraits, hidden_size: i
 
 def _query_rank(view: ConfigView) -> int | None:
     """Null means direct query projections; an absent key does not say."""
-    if "q_lora_rank" not in view.keys():
+    if "q_lora_rank" not in view.names:
         raise view.missing("q_lora_rank")
     return view.optional_integer("q_lora_rank")
 

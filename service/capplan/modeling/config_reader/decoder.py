@@ -75,7 +75,9 @@ def read_feed_forwards(
     """The feed-forward networks of each layer."""
     if traits.experts is None or not has_experts(view):
         if traits.experts is None and has_experts(view):
-            raise view.inconsistent("num_experts", f"model type {view.model_type!r} is dense here; experts are not known")
+            raise view.inconsistent(
+                "num_experts", f"model type {view.model_type!r} is dense here; experts are not known"
+            )
         return [(read_dense(view, traits, hidden_size),)] * layers
     experts = read_experts(view, traits, traits.experts, hidden_size)
     routed = expert_layers(view, layers)
@@ -98,9 +100,10 @@ def read_decoder(view: ConfigView, traits: FamilyTraits) -> Decoder:
     mixers = read_attention_mixers(view, traits, hidden_size, layers)
     networks = read_feed_forwards(view, traits, hidden_size, layers)
     norm = traits.norm * hidden_size
+    parallel = traits.parallel_key is not None and view.flag(traits.parallel_key, default=False)
+    norms = 1 if parallel else traits.norms_per_layer
     blocks = [
-        Block((mixer,), feed_forwards, traits.norms_per_layer * norm)
-        for mixer, feed_forwards in zip(mixers, networks, strict=True)
+        Block((mixer,), feed_forwards, norms * norm) for mixer, feed_forwards in zip(mixers, networks, strict=True)
     ]
     tied = read_tied(view, traits.tied)
     head = None if tied else output_head(hidden_size, vocabulary, bias=resolve_flag(view, traits.head_bias))

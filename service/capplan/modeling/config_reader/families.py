@@ -51,7 +51,7 @@ class ExpertTraits:
         router_bias: trained router bias.
         router_buffer: score-correction buffer.
         expert_bias: biases on routed experts.
-        parallel_dense: a dense feed-forward runs beside the experts in every layer.
+        gated: three matrices an expert instead of two.
         module: name of the module in checkpoints.
         shared_module: name of the shared expert in it.
         norm_hidden: norms inside the block, in hidden widths.
@@ -66,7 +66,6 @@ class ExpertTraits:
     router_buffer: Flag = False
     expert_bias: bool = False
     gated: bool = True
-    parallel_dense: bool = False
     module: str = "mlp"
     shared_module: str = "shared_experts"
     norm_hidden: int = 0
@@ -80,20 +79,22 @@ class FamilyTraits:
     Attributes:
         norm: parameters of one norm per channel: 1 (RMS), 2 (layer norm with bias), 0 (no weights).
         norms_per_layer: norms of hidden width in a layer.
+        parallel_key: key that runs attention and feed-forward side by side, after one norm instead of two.
+        multi_head: as many key/value heads as query heads, whatever the config says.
         query_key_norm: norms on queries and keys.
+        query_key_norm_flag: whether the model has them, where a key says.
         qkv_bias: biases on query, key and value projections.
         output_bias: bias on the output projection.
         mlp_bias: biases in the feed-forward.
         gated: three feed-forward matrices instead of two.
         tied: default of ``tie_word_embeddings`` in the family's class.
-        tied_fixed: the family always ties, whatever the key says.
         head_bias: bias on the output head.
         head_dim: default head width of the family's class; ``None`` for hidden size over heads.
         window: where a sliding window applies without a list of layer types.
         window_gate: key that switches windows on.
+        pattern: default of ``sliding_window_pattern``.
         sinks: attention sinks.
         output_gate: gate on the attention output made by the query projection.
-        shared_key_value: keys and values share a projection.
         latent: the family attends over a latent (MLA).
         position_rows: extra rows of a learned position table over ``max_position_embeddings``; ``None`` without table.
         embedding_norm: a norm follows the embedding.
@@ -103,6 +104,8 @@ class FamilyTraits:
 
     norm: int = 1
     norms_per_layer: int = 2
+    parallel_key: str | None = None
+    multi_head: bool = False
     query_key_norm: QueryKeyNorm = QueryKeyNorm.NONE
     query_key_norm_flag: Flag = True
     qkv_bias: Flag = False
@@ -128,45 +131,51 @@ _LLAMA_BIAS: Flag = ("attention_bias", False)
 _LLAMA = FamilyTraits(qkv_bias=_LLAMA_BIAS, output_bias=_LLAMA_BIAS, mlp_bias=("mlp_bias", False))
 _MISTRAL = FamilyTraits(window=WindowRule.ALL)
 _QWEN2 = FamilyTraits(qkv_bias=True, window=WindowRule.AFTER_MAX_WINDOW_LAYERS, window_gate="use_sliding_window")
-_QWEN3 = replace(
-    _QWEN2, qkv_bias=_LLAMA_BIAS, output_bias=_LLAMA_BIAS, query_key_norm=QueryKeyNorm.HEAD, head_dim=128
-)
+_QWEN3 = replace(_QWEN2, qkv_bias=_LLAMA_BIAS, output_bias=_LLAMA_BIAS, query_key_norm=QueryKeyNorm.HEAD, head_dim=128)
 _QWEN3_EXPERTS = ExpertTraits()
 _GEMMA = FamilyTraits(qkv_bias=_LLAMA_BIAS, output_bias=_LLAMA_BIAS, tied=True, head_dim=256)
 _GEMMA2 = replace(_GEMMA, norms_per_layer=4, window=WindowRule.EVEN_LAYERS)
-_GEMMA3 = replace(
-    _GEMMA, norms_per_layer=4, query_key_norm=QueryKeyNorm.HEAD, window=WindowRule.PATTERN, pattern=6
-)
+_GEMMA3 = replace(_GEMMA, norms_per_layer=4, query_key_norm=QueryKeyNorm.HEAD, window=WindowRule.PATTERN, pattern=6)
 _OLMO2 = FamilyTraits(qkv_bias=_LLAMA_BIAS, output_bias=_LLAMA_BIAS, query_key_norm=QueryKeyNorm.WIDTH)
 _DEEPSEEK_EXPERTS = ExpertTraits(router_buffer=True)
 _DEEPSEEK = FamilyTraits(latent=True, qkv_bias=_LLAMA_BIAS, output_bias=_LLAMA_BIAS, experts=_DEEPSEEK_EXPERTS)
 _LAYER_NORM = FamilyTraits(norm=2, gated=False)
+_GPT = replace(_LAYER_NORM, multi_head=True)
 
 FAMILIES: Mapping[str, FamilyTraits] = MappingProxyType(
     {
         "llama": _LLAMA,
         "mistral": _MISTRAL,
         "ministral": _MISTRAL,
-        "ministral3": replace(_MISTRAL, window=WindowRule.ALL),
-        "granite": replace(_LLAMA, tied=True),
+        "ministral3": replace(_MISTRAL, head_dim=128),
+        "granite": _LLAMA,
         "smollm3": replace(
             _LLAMA, tied=True, window=WindowRule.AFTER_MAX_WINDOW_LAYERS, window_gate="use_sliding_window"
         ),
-        "exaone": FamilyTraits(tied=True),
+        "exaone": FamilyTraits(),
         "exaone4": FamilyTraits(query_key_norm=QueryKeyNorm.HEAD, window=WindowRule.PATTERN, pattern=4),
         "internlm2": FamilyTraits(qkv_bias=("bias", False), output_bias=("bias", False)),
-        "internlm3": FamilyTraits(qkv_bias=("qkv_bias", False), output_bias=("bias", False), mlp_bias=("bias", False)),
+        "internlm3": FamilyTraits(
+            qkv_bias=("qkv_bias", False), output_bias=("bias", False), mlp_bias=("bias", False), head_dim=128
+        ),
         "baichuan": FamilyTraits(),
         "minicpm": replace(_LLAMA, tied=True),
         "seed_oss": FamilyTraits(
-            qkv_bias=("attention_bias", True), output_bias=("attention_out_bias", False), mlp_bias=("mlp_bias", False)
+            qkv_bias=("attention_bias", True),
+            output_bias=("attention_out_bias", False),
+            mlp_bias=("mlp_bias", False),
+            head_dim=128,
         ),
         "arcee": replace(_LLAMA, gated=False),
         "hunyuan_v1_dense": FamilyTraits(
             qkv_bias=_LLAMA_BIAS, output_bias=_LLAMA_BIAS, query_key_norm=QueryKeyNorm.HEAD
         ),
         "ernie4_5": FamilyTraits(
-            qkv_bias=("use_bias", False), output_bias=("use_bias", False), mlp_bias=("use_bias", False), tied=True
+            qkv_bias=("use_bias", False),
+            output_bias=("use_bias", False),
+            mlp_bias=("use_bias", False),
+            tied=True,
+            head_dim=128,
         ),
         "qwen2": _QWEN2,
         "qwen3": _QWEN3,
@@ -225,11 +234,10 @@ FAMILIES: Mapping[str, FamilyTraits] = MappingProxyType(
         ),
         "dbrx": FamilyTraits(experts=ExpertTraits(width_keys=("ffn_hidden_size",), module="ffn")),
         "granitemoe": replace(
-            _LLAMA, tied=True, experts=ExpertTraits(width_keys=("intermediate_size",), module="block_sparse_moe")
+            _LLAMA, experts=ExpertTraits(width_keys=("intermediate_size",), module="block_sparse_moe")
         ),
         "granitemoeshared": replace(
             _LLAMA,
-            tied=True,
             experts=ExpertTraits(
                 width_keys=("intermediate_size",),
                 shared_keys=("shared_intermediate_size",),
@@ -250,8 +258,8 @@ FAMILIES: Mapping[str, FamilyTraits] = MappingProxyType(
             query_key_norm_flag=("use_qk_norm", False),
             experts=_DEEPSEEK_EXPERTS,
         ),
-        "glm": FamilyTraits(qkv_bias=("attention_bias", False), head_dim=128),
-        "glm4": FamilyTraits(norms_per_layer=4, qkv_bias=("attention_bias", False), head_dim=128),
+        "glm": FamilyTraits(qkv_bias=("attention_bias", True), head_dim=128),
+        "glm4": FamilyTraits(norms_per_layer=4, qkv_bias=("attention_bias", True), head_dim=128),
         "chatglm": FamilyTraits(qkv_bias=("add_qkv_bias", False), output_bias=("add_bias_linear", False)),
         "dots1": FamilyTraits(
             qkv_bias=_LLAMA_BIAS,
@@ -264,9 +272,10 @@ FAMILIES: Mapping[str, FamilyTraits] = MappingProxyType(
             output_bias=("use_bias", False),
             mlp_bias=("use_bias", False),
             tied=True,
-            experts=ExpertTraits(router_buffer=True),
+            experts=ExpertTraits(norm_experts=1),
         ),
         "minimax_m2": FamilyTraits(
+            head_dim=128,
             query_key_norm=QueryKeyNorm.WIDTH,
             query_key_norm_flag=("use_qk_norm", True),
             experts=ExpertTraits(
@@ -284,20 +293,20 @@ FAMILIES: Mapping[str, FamilyTraits] = MappingProxyType(
                 shared_module="shared_expert",
             ),
         ),
-        "opt": replace(_LAYER_NORM, qkv_bias=True, output_bias=True, mlp_bias=True, tied=True, position_rows=2),
+        "opt": replace(_GPT, qkv_bias=True, output_bias=True, mlp_bias=True, tied=True, position_rows=2),
         "phi": replace(_LAYER_NORM, norms_per_layer=1, qkv_bias=True, output_bias=True, mlp_bias=True, head_bias=True),
         "gpt2": replace(
-            _LAYER_NORM, qkv_bias=True, output_bias=True, mlp_bias=True, tied=True, position_rows=0, ffn_multiple=4
+            _GPT, qkv_bias=True, output_bias=True, mlp_bias=True, tied=True, position_rows=0, ffn_multiple=4
         ),
         "gpt_bigcode": replace(
             _LAYER_NORM, qkv_bias=True, output_bias=True, mlp_bias=True, tied=True, position_rows=0, ffn_multiple=4
         ),
         "gpt_neox": replace(
-            _LAYER_NORM, qkv_bias=("attention_bias", True), output_bias=("attention_bias", True), mlp_bias=True
+            _GPT, qkv_bias=("attention_bias", True), output_bias=("attention_bias", True), mlp_bias=True
         ),
-        "gptj": replace(_LAYER_NORM, norms_per_layer=1, mlp_bias=True, head_bias=True, ffn_multiple=4),
+        "gptj": replace(_GPT, norms_per_layer=1, mlp_bias=True, head_bias=True, ffn_multiple=4),
         "bloom": replace(
-            _LAYER_NORM, qkv_bias=True, output_bias=True, mlp_bias=True, tied=True, ffn_multiple=4, embedding_norm=True
+            _GPT, qkv_bias=True, output_bias=True, mlp_bias=True, tied=True, ffn_multiple=4, embedding_norm=True
         ),
         "starcoder2": replace(
             _LAYER_NORM,
@@ -307,17 +316,35 @@ FAMILIES: Mapping[str, FamilyTraits] = MappingProxyType(
             tied=True,
             window=WindowRule.ALL,
         ),
-        "stablelm": FamilyTraits(norm=2, qkv_bias=("use_qkv_bias", False)),
-        "nemotron": replace(
-            _LAYER_NORM, qkv_bias=_LLAMA_BIAS, output_bias=_LLAMA_BIAS, mlp_bias=("mlp_bias", False)
+        "stablelm": FamilyTraits(
+            norm=2,
+            qkv_bias=("use_qkv_bias", False),
+            query_key_norm=QueryKeyNorm.PER_HEAD_WEIGHTS,
+            query_key_norm_flag=("qk_layernorm", False),
+            parallel_key="use_parallel_residual",
         ),
+        "nemotron": replace(_LAYER_NORM, qkv_bias=_LLAMA_BIAS, output_bias=_LLAMA_BIAS, mlp_bias=("mlp_bias", False)),
         "mpt": FamilyTraits(gated=False, tied=True, ffn_multiple=4),
         "falcon": replace(_LAYER_NORM, tied=True, ffn_multiple=4),
     }
 )
 """Known decoder families by ``model_type``."""
 
-GENERIC = FamilyTraits(
-    qkv_bias=("attention_bias", False), output_bias=("attention_bias", False), mlp_bias=("mlp_bias", False)
+CLASS_FAMILIES: Mapping[str, str] = MappingProxyType(
+    {
+        "LlamaForCausalLM": "llama",
+        "MistralForCausalLM": "mistral",
+        "MixtralForCausalLM": "mixtral",
+        "Qwen2ForCausalLM": "qwen2",
+        "Qwen3ForCausalLM": "qwen3",
+        "Qwen3MoeForCausalLM": "qwen3_moe",
+        "Phi3ForCausalLM": "phi3",
+        "GemmaForCausalLM": "gemma",
+        "Gemma2ForCausalLM": "gemma2",
+        "DeepseekV2ForCausalLM": "deepseek_v2",
+        "DeepseekV3ForCausalLM": "deepseek_v3",
+        "Glm4MoeForCausalLM": "glm4_moe",
+        "GptOssForCausalLM": "gpt_oss",
+    }
 )
-"""What an unknown model type is taken for when all its size-relevant keys are understood: a Llama-like decoder."""
+"""Families by the modelling class under ``architectures``: what an unknown ``model_type`` is read as."""

@@ -25,7 +25,7 @@ def label_count(root: ConfigView) -> int:
 
 
 def without_head(root: ConfigView, decoder: Decoder) -> Decoder:
-    """The decoder with the head that its class really has, where ``architectures`` names another than a language model."""
+    """The decoder with the head of its class, where ``architectures`` names another than a language model."""
     name = architecture_name(root)
     if decoder.head is None and not decoder.tied_head:
         return decoder

@@ -26,13 +26,13 @@ from capplan.modeling.config_reader.feed_forward import (
     EXPERT_KEYS,
     SHARED_COUNT_KEYS,
     TOPK_KEYS,
-    expert_layers,
     has_experts,
     read_dense,
     read_experts,
 )
 from capplan.modeling.config_reader.layers import (
     FULL,
+    LINEAR,
     MAMBA,
     SLIDING,
     read_layer_count,
@@ -126,21 +126,22 @@ def read_mamba1(view: ConfigView) -> Decoder:
 
 
 _NEMOTRON_LETTERS = {"M": "mamba", "-": "mlp", "*": "attention", "E": "moe"}
+_NEMOTRON_SPELLINGS = {"linear_attention": "mamba", "full_attention": "attention"}
 
 
 def _nemotron_kinds(view: ConfigView, list_key: str, pattern_key: str) -> list[str]:
     if view.has(list_key):
-        kinds = view.items(list_key)
-        if not all(isinstance(kind, str) and kind in _NEMOTRON_LETTERS.values() for kind in kinds):
+        kinds = [_NEMOTRON_SPELLINGS.get(kind, kind) for kind in view.items(list_key) if isinstance(kind, str)]
+        if len(kinds) != len(view.items(list_key)) or set(kinds) - set(_NEMOTRON_LETTERS.values()):
             raise view.inconsistent(list_key, "entries must be mamba, mlp, attention or moe")
-        return [str(kind) for kind in kinds]
+        return kinds
     pattern = view.text(pattern_key)
     if not pattern or set(pattern) - set(_NEMOTRON_LETTERS):
         raise view.inconsistent(pattern_key, "must be made of M (mamba), - (feed-forward), * (attention), E (experts)")
     return [_NEMOTRON_LETTERS[letter] for letter in pattern]
 
 
-def _mamba2(view: ConfigView, hidden: int, **extra: object) -> Mamba2:
+def _mamba2(view: ConfigView, hidden: int) -> Mamba2:
     """Mamba2 under the keys of Nemotron-H."""
     return Mamba2(
         hidden_size=hidden,
@@ -338,12 +339,11 @@ def read_granite_hybrid(view: ConfigView) -> Decoder:
     else:
         view.first("intermediate_size")  # width of the experts that are not there
         network = DenseFeedForward(hidden, shared, module="shared_mlp")
-    mamba: Mixer | None = _mamba2_by_d_keys(view, hidden) if MAMBA in kinds else None
-    attention = read_softmax_attention(view, _BIASED, hidden)
-    blocks = [
-        Block((mamba if kind == MAMBA and mamba else attention,), (network,), 2 * hidden) for kind in kinds
-    ]
-    return assemble_decoder(view, hidden, blocks, tied_default=True)
+    recurs = [kind in (MAMBA, LINEAR) for kind in kinds]
+    attention: Mixer = read_softmax_attention(view, _BIASED, hidden)
+    mamba: Mixer = _mamba2_by_d_keys(view, hidden) if any(recurs) else attention
+    blocks = [Block((mamba if recurrent else attention,), (network,), 2 * hidden) for recurrent in recurs]
+    return assemble_decoder(view, hidden, blocks, tied_default=False)
 
 
 def read_bamba(view: ConfigView) -> Decoder:
@@ -380,7 +380,9 @@ def read_lfm2(view: ConfigView) -> Decoder:
         read_softmax_attention(view, FamilyTraits(), hidden),
         norm_parameters=norm_parameters(QueryKeyNorm.HEAD, query_heads, kv_heads, head_dim),
     )
-    convolution = ShortConvolution(hidden, view.integer("conv_L_cache", maximum=64), view.flag("conv_bias", default=False))
+    convolution = ShortConvolution(
+        hidden, view.integer("conv_L_cache", maximum=64), view.flag("conv_bias", default=False)
+    )
     kinds = read_layer_types(view, layers)
     if kinds is None:
         listed = view.items("full_attn_idxs")
@@ -397,6 +399,8 @@ def _lfm2_width(view: ConfigView) -> int:
     if not view.flag("block_auto_adjust_ff_dim", default=True):
         return width
     multiple = view.integer("block_multiple_of", default=256)
-    factor = view.number("block_ffn_dim_multiplier", minimum=0.01, maximum=100) if view.has("block_ffn_dim_multiplier") else 1
+    factor = 1.0
+    if view.has("block_ffn_dim_multiplier"):
+        factor = view.number("block_ffn_dim_multiplier", minimum=0.01, maximum=100)
     adjusted = int(factor * int(2 * width / 3))
     return multiple * -(-adjusted // multiple)

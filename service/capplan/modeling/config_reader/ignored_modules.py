@@ -30,7 +30,9 @@ class IgnoredModules:
         expressions = []
         for entry in entries:
             if len(entry) > _MAX_PATTERN_CHARACTERS:
-                raise InvalidInputError.single("model.config_json.quantization_config", f"module name is too long: {entry[:40]}...")
+                raise InvalidInputError.single(
+                    "model.config_json.quantization_config", f"module name is too long: {entry[:40]}..."
+                )
             if entry.startswith("re:"):
                 expressions.append(_checked(entry[3:]))
             elif "*" in entry:
@@ -41,7 +43,9 @@ class IgnoredModules:
 
     def matches_layer(self, layer: int, name: str) -> bool:
         """Whether the linear map ``name`` of a layer is on the list, under any of the usual spellings."""
-        return any(self._listed(f"{root}.layers.{layer}.{spelling}") for spelling in _spellings(name) for root in _ROOTS)
+        return any(
+            self._listed(f"{root}.layers.{layer}.{spelling}") for spelling in _spellings(name) for root in _ROOTS
+        )
 
     def matches(self, name: str) -> bool:
         """Whether a module outside the layers is on the list."""

@@ -119,7 +119,7 @@ _GEMMA4 = FamilyTraits(
     output_bias=("attention_bias", False),
     query_key_norm=QueryKeyNorm.HEAD,
     window=WindowRule.PATTERN,
-    experts=ExpertTraits(norm_hidden=1, norm_experts=1, module="experts_block", parallel_dense=True),
+    experts=ExpertTraits(norm_hidden=1, norm_experts=1, module="experts_block"),
 )
 
 
@@ -193,9 +193,7 @@ def read_mllama_text(view: ConfigView, vision_tokens: int) -> Decoder:
     ]
     decoder = assemble_decoder(view, hidden, blocks, tied_default=False)
     table = Embedding("embed_tokens", vocabulary + MLLAMA_RESERVED_ROWS, hidden)
-    return replace(
-        decoder, embeddings=(table,), head=output_head(hidden, vocabulary), tied_head=False
-    )
+    return replace(decoder, embeddings=(table,), head=output_head(hidden, vocabulary), tied_head=False)
 
 
 def read_qwen1(view: ConfigView) -> Decoder:

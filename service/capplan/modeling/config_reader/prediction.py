@@ -24,7 +24,9 @@ def with_prediction(view: ConfigView, decoder: Decoder) -> Decoder:
     """The decoder with the drafting layers its config declares, where their shape is known."""
     if decoder.prediction is not None or view.model_type not in (*_OWN_TABLES, *_SHARED_TABLES):
         return decoder
-    layers = view.integer("num_nextn_predict_layers", "mtp_num_hidden_layers", default=0, minimum=0, maximum=64, quiet=True)
+    layers = view.integer(
+        "num_nextn_predict_layers", "mtp_num_hidden_layers", default=0, minimum=0, maximum=64, quiet=True
+    )
     block = _attending_block(decoder)
     if not layers or block is None:
         return decoder

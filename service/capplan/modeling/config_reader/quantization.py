@@ -77,7 +77,9 @@ def _scheme(view: ConfigView) -> _Scheme:
             # Meta's recipe leaves attention alone; its list names only the layers where the feed-forward stays too.
             return _Scheme("fp8", method, "fp8_channel", (*ignored, "self_attn"), None)
         case "awq" | "gptq":
-            return _Scheme("int8" if _bits(view) == 8 else "int4", method, _grouped_storage(view, method), ignored, None)
+            return _Scheme(
+                "int8" if _bits(view) == 8 else "int4", method, _grouped_storage(view, method), ignored, None
+            )
         case "mxfp4":
             return _Scheme("mxfp4", method, "mxfp4", ignored, None, experts_only=True)
         case "bitsandbytes":
@@ -124,9 +126,11 @@ def _bitsandbytes(view: ConfigView, ignored: tuple[str, ...]) -> _Scheme:
 
 def _compressed_tensors(view: ConfigView) -> _Scheme:
     groups = view.sub("config_groups")
-    names = sorted(groups.keys())
+    names = sorted(groups.names)
     if len(names) != 1:
-        raise UnsupportedModelError.single(view.field("config_groups"), f"one group is known how to read, not {len(names)}")
+        raise UnsupportedModelError.single(
+            view.field("config_groups"), f"one group is known how to read, not {len(names)}"
+        )
     group = groups.sub(names[0])
     weights = group.sub("weights")
     ignored = _strings(view, "ignore")

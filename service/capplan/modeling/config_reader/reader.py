@@ -9,8 +9,8 @@ from capplan.errors import InvalidInputError, UnsupportedModelError
 from capplan.modeling.architecture import LayerRun, ModelArchitecture, NativeQuantization, Tower, run_length
 from capplan.modeling.config_reader.decoder import Decoder, read_decoder
 from capplan.modeling.config_reader.encoders import ENCODER_DECODERS
-from capplan.modeling.config_reader.families import FAMILIES, GENERIC
-from capplan.modeling.config_reader.heads import without_head
+from capplan.modeling.config_reader.families import CLASS_FAMILIES, FAMILIES
+from capplan.modeling.config_reader.heads import architecture_name, without_head
 from capplan.modeling.config_reader.irregular import read_mllama_text
 from capplan.modeling.config_reader.known_types import CLASS_DEFAULTS, READERS, TEXT_KEYS
 from capplan.modeling.config_reader.prediction import with_prediction
@@ -68,8 +68,7 @@ def _read_text(view: ConfigView) -> tuple[Decoder, tuple[str, ...]]:
         return READERS[view.model_type](view), ()
     if view.model_type in FAMILIES:
         return read_decoder(view, FAMILIES[view.model_type]), ()
-    sentence = f"model type {view.model_type!r} is not known and is read by its keys as a Llama-like decoder"
-    return _read_unknown(view), (sentence,)
+    return _read_unknown(view)
 
 
 def _read_multimodal(
@@ -86,7 +85,7 @@ def _read_multimodal(
     if text.model_type == "mllama_text":
         decoder = read_mllama_text(text, mllama_tiles(root) * mllama_patch_tokens(root))
         assumptions: tuple[str, ...] = (
-            f"a request is taken to hold one image of the most tiles ({mllama_tiles(root)}), whose keys and values it keeps",
+            f"a request is taken to keep the keys and values of one image of {mllama_tiles(root)} tiles",
         )
     elif text.model_type in READERS or text.model_type in FAMILIES:
         decoder, assumptions = _read_text(text)
@@ -100,7 +99,7 @@ def _read_multimodal(
 
 def _text_values(root: ConfigView, text: ConfigView) -> dict[str, object]:
     """Values of the text part; whether the head is tied is the outer model's to say where it does."""
-    values = {key: text.raw(key) for key in text.keys()}
+    values = {key: text.raw(key) for key in text.names}
     if root.has("tie_word_embeddings"):
         values["tie_word_embeddings"] = root.raw("tie_word_embeddings")
     return values
@@ -115,18 +114,25 @@ def _model_type(root: ConfigView) -> str:
     return value
 
 
-def _read_unknown(view: ConfigView) -> Decoder:
-    for key in ("tie_word_embeddings", "num_key_value_heads"):
-        if not view.has(key):
-            raise view.missing(key)
-    decoder = read_decoder(view, GENERIC)
+def _read_unknown(view: ConfigView) -> tuple[Decoder, tuple[str, ...]]:
+    """A model type that is not known, whose modelling class is: read as that class, if every key is understood."""
+    name = architecture_name(view)
+    family = CLASS_FAMILIES.get(name)
+    if family is None:
+        known = ", ".join(sorted({*FAMILIES, *READERS, *TOWERS, *ENCODER_DECODERS}))
+        raise UnsupportedModelError.single(
+            view.field("model_type"),
+            f"model type {view.model_type!r} is not known, nor is its class {name!r}; known types: {known}",
+        )
+    decoder = read_decoder(view, FAMILIES[family])
+    view.read.add("quantization_config")
     unread = view.unread_size_keys()
     if unread:
         raise UnsupportedModelError.single(
             view.field(unread[0]),
             f"model type {view.model_type!r} is not known, nor is what these keys mean: {', '.join(unread)}",
         )
-    return decoder
+    return decoder, (f"model type {view.model_type!r} is not known and is read by its class {name} as {family}",)
 
 
 def _assemble(root: ConfigView, text: ConfigView, parts: _Parts) -> ModelArchitecture:
@@ -142,7 +148,7 @@ def _assemble(root: ConfigView, text: ConfigView, parts: _Parts) -> ModelArchite
         notes.append(f"not understood and taken to change no size: {', '.join(unread)}")
     layers = run_length(decoder.blocks)
     if parts.quantization is not None and not _lists_exclusions(parts.quantization):
-        notes.append("the quantisation file lists no module left in 16 bit: all decoder linear layers are taken as quantised")
+        notes.append("no module is listed as left in 16 bit: all decoder linear layers are taken as quantised")
     return ModelArchitecture(
         name=parts.name or root.model_type,
         family=root.model_type,

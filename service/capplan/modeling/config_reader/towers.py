@@ -132,7 +132,7 @@ def _qwen2_5_vl(root: ConfigView, hidden_size: int) -> tuple[Tower, ...]:
     return (assemble("visual", (stack,), outer, width),)
 
 
-def _qwen3_vl(root: ConfigView, hidden_size: int) -> tuple[Tower, ...]:
+def _qwen3_vl(root: ConfigView, _hidden_size: int) -> tuple[Tower, ...]:
     view = root.sub("vision_config")
     width = view.integer("hidden_size")
     merged = width * view.integer("spatial_merge_size", maximum=64) ** 2
@@ -254,7 +254,7 @@ def _mllama(root: ConfigView, hidden_size: int) -> tuple[Tower, ...]:
     return (assemble("vision_model", (local, gated), outer, width + positions + 4 * width),)
 
 
-def _kimi(root: ConfigView, hidden_size: int) -> tuple[Tower, ...]:
+def _kimi(root: ConfigView, _hidden_size: int) -> tuple[Tower, ...]:
     """MoonViT with a patch merger (Kimi K2.5 and K2.6)."""
     view = root.sub("vision_config")
     width = view.integer("vt_hidden_size")

@@ -33,8 +33,6 @@ _HARMLESS_WORDS = re.compile(
     r"|partial_|hidden_act|_dtype|chunk_size|norm_type|sparse_disable|mask_|use_bfloat16|gradient|layer_norm_type|beam|^original_|^num_mtp_|^mtp_|vocab_size_per_layer|post_layer_norm|_overlap$|quantization|^rmsnorm$|^use_logn_attn$|^dim_model_base$)"
 )
 
-_MISSING = object()
-
 
 class ConfigView:
     """One mapping of a parsed config.
@@ -81,7 +79,7 @@ class ConfigView:
         values = dict(self._values)
         for key in keys:
             nested = self.sub(key)
-            values.update({name: nested.raw(name) for name in nested.keys() if name != "model_type"})
+            values.update({name: nested.raw(name) for name in nested.names if name != "model_type"})
         return self._derived(values)
 
     def retyped(self, model_type: str) -> ConfigView:
@@ -95,7 +93,8 @@ class ConfigView:
         view.read, view.defaults = self.read, self.defaults
         return view
 
-    def keys(self) -> frozenset[str]:
+    @property
+    def names(self) -> frozenset[str]:
         """All keys present, null ones included."""
         return frozenset(self._values)
 
@@ -132,7 +131,7 @@ class ConfigView:
             raise InvalidInputError.single(self.field(key), "must be an object")
         return ConfigView(value, self.field(key), self.model_type if model_type is None else model_type)
 
-    def missing(self, *keys: str) -> UnsupportedModelError:
+    def missing(self, *keys: str) -> InvalidInputError:
         """The refusal for a model type whose config lacks a key that nothing else determines."""
         listed = " or ".join(keys)
         return UnsupportedModelError.single(
@@ -226,7 +225,9 @@ class ConfigView:
         if not isinstance(value, list | tuple):
             raise InvalidInputError.single(self.field(key), f"must be a list, not {_shown(value)}")
         if length is not None and len(value) != length:
-            raise InvalidInputError.single(self.field(key), f"must have {length} entries, one a layer, not {len(value)}")
+            raise InvalidInputError.single(
+                self.field(key), f"must have {length} entries, one a layer, not {len(value)}"
+            )
         return value
 
     def unread_size_keys(self) -> tuple[str, ...]:

@@ -1,0 +1,93 @@
+"""Caches and states as costs: attention layers grouped by how they cache, recurrent layers by how they keep state."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from capplan.modeling.architecture import AttentionMixer, ModelArchitecture, RecurrentMixer
+from capplan.modeling.attention import LatentAttention, SoftmaxAttention
+from capplan.modeling.cost_records import AttentionCost, StateCost
+
+CACHE_ELEMENT_BYTES = {"fp32": 4, "bf16": 2, "fp16": 2, "fp8": 1}
+"""Bytes of one cached element by KV-cache format."""
+
+CONVOLUTION_STATE_ELEMENT_BYTES = 2
+"""Convolution columns are kept in the model's 16-bit format."""
+
+INDEXER_SCALE_BYTES = 4
+"""The indexer caches its key in fp8 with one fp32 scale, whatever the KV-cache format."""
+
+
+def _latent_cache_bytes(mixer: LatentAttention, kv_precision: str) -> float:
+    own: float = mixer.cache_elements_per_token * CACHE_ELEMENT_BYTES[kv_precision]
+    if mixer.indexer is None:
+        return own
+    if kv_precision == "fp8":
+        # vLLM's fp8_ds_mla entry, 656 bytes for rank 512: fp8 latent, an fp32 scale per 128 of it, rotary part in bf16.
+        own = mixer.kv_lora_rank + mixer.kv_lora_rank / 128 * 4 + mixer.rope_head_dim * 2
+    return own + (mixer.indexer.head_dim + INDEXER_SCALE_BYTES if mixer.indexer.owns_weights else 0)
+
+
+def _attention_cost(mixer: AttentionMixer, layers: int, kv_precision: str) -> AttentionCost:
+    if isinstance(mixer, SoftmaxAttention):
+        return AttentionCost(
+            layers=layers,
+            query_heads=mixer.query_heads,
+            kv_heads=mixer.kv_heads,
+            cache_bytes_per_token=float(mixer.cache_elements_per_token * CACHE_ELEMENT_BYTES[kv_precision]),
+            window_tokens=mixer.window_tokens,
+            latent=False,
+            decode_flop_per_context_token=mixer.flop_per_context_token,
+            prefill_flop_per_context_token=mixer.flop_per_context_token,
+        )
+    indexer = mixer.indexer
+    return AttentionCost(
+        layers=layers,
+        query_heads=mixer.query_heads,
+        kv_heads=1,
+        cache_bytes_per_token=_latent_cache_bytes(mixer, kv_precision),
+        window_tokens=None,
+        latent=True,
+        decode_flop_per_context_token=mixer.decode_flop_per_context_token,
+        prefill_flop_per_context_token=mixer.prefill_flop_per_context_token,
+        attended_tokens_limit=indexer.topk if indexer else None,
+        indexer_flop_per_context_token=2.0 * indexer.heads * indexer.head_dim
+        if indexer and indexer.owns_weights
+        else 0.0,
+    )
+
+
+def attention_costs(architecture: ModelArchitecture, kv_precision: str) -> tuple[AttentionCost, ...]:
+    """Attention layers grouped by how they cache, in the resolved KV-cache format."""
+    layers: dict[AttentionCost, int] = {}
+    for run in architecture.layers:
+        for mixer in run.block.mixers:
+            if isinstance(mixer, AttentionMixer) and not (isinstance(mixer, SoftmaxAttention) and mixer.cross_tokens):
+                unit = _attention_cost(mixer, 1, kv_precision)
+                layers[unit] = layers.get(unit, 0) + run.count
+    return tuple(replace(unit, layers=count) for unit, count in layers.items())
+
+
+def state_costs(architecture: ModelArchitecture, kv_precision: str) -> tuple[StateCost, ...]:
+    """Recurrent layers, and cross-attention caches that a request holds whole, grouped by how they keep state."""
+    found: dict[object, StateCost] = {}
+    for run in architecture.layers:
+        for mixer in run.block.mixers:
+            if isinstance(mixer, RecurrentMixer):
+                convolution = mixer.convolution_state_elements * CONVOLUTION_STATE_ELEMENT_BYTES
+                recurrence = mixer.recurrent_state_elements * architecture.state_element_bytes
+                unit = StateCost(1, convolution + recurrence, mixer.state_units, mixer.flop_per_token)
+            elif isinstance(mixer, SoftmaxAttention) and mixer.cross_tokens:
+                elements = mixer.cross_tokens * mixer.kv_heads * (mixer.head_dim + mixer.value_head_dim)
+                flop = mixer.cross_tokens * mixer.flop_per_context_token
+                unit = StateCost(1, elements * CACHE_ELEMENT_BYTES[kv_precision], mixer.kv_heads, flop)
+            else:
+                continue
+            known = found.get(unit, StateCost(0, 0, unit.shard_units, 0.0))
+            found[unit] = StateCost(
+                known.layers + run.count,
+                known.bytes_per_sequence + unit.bytes_per_sequence * run.count,
+                unit.shard_units,
+                known.flop_per_token + unit.flop_per_token * run.count,
+            )
+    return tuple(found.values())
