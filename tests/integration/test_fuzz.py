@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import grpc
 import pytest
 from google.protobuf.message import Message
@@ -77,7 +79,7 @@ def test_any_bytes_are_answered_or_refused_by_name(server: RunningServer, method
 # check and never reach the planner.
 @settings(_FIXTURE, max_examples=80)
 @given(messages(type(plan_request())))
-def test_a_good_question_with_anything_added_is_answered_or_refused(server: RunningServer, extra: Message) -> None:
+def test_a_good_question_with_anything_added_is_answered_or_refused(server: RunningServer, extra: Any) -> None:
     request = plan_request()
     extra.ClearField("model")
     request.MergeFrom(extra)
@@ -86,7 +88,7 @@ def test_a_good_question_with_anything_added_is_answered_or_refused(server: Runn
 
 @settings(_FIXTURE, max_examples=80)
 @given(messages(type(estimate_request())))
-def test_a_good_layout_with_anything_added_is_answered_or_refused(server: RunningServer, extra: Message) -> None:
+def test_a_good_layout_with_anything_added_is_answered_or_refused(server: RunningServer, extra: Any) -> None:
     request = estimate_request()
     extra.ClearField("model")
     request.MergeFrom(extra)

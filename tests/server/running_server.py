@@ -125,7 +125,7 @@ def running(application: Application, **changes: Any) -> Iterator[RunningServer]
         server.close()
 
 
-def details_of(error: Any) -> dict[type[Message], Message]:
+def details_of(error: Any) -> dict[type[Message], Any]:
     """The details of a status by their type; a type occurs once at most."""
     status = rpc_status.from_call(error)
     assert status is not None, "the status carries no details"
@@ -139,7 +139,7 @@ def details_of(error: Any) -> dict[type[Message], Message]:
             error_details_pb2.RequestInfo,
         )
     }
-    details: dict[type[Message], Message] = {}
+    details: dict[type[Message], Any] = {}
     for packed in status.details:
         kind = known[packed.TypeName()]
         message = kind()

@@ -41,7 +41,7 @@ def unpack(status: status_pb2.Status, kind: type[Message]) -> Message | None:
 
 
 def info_of(status: status_pb2.Status) -> error_details_pb2.ErrorInfo:
-    found = [packed for packed in status.details if packed.Is(error_details_pb2.ErrorInfo.DESCRIPTOR)]
+    found = [packed for packed in status.details if packed.TypeName() == "google.rpc.ErrorInfo"]
     assert len(found) == 1
     info = unpack(status, error_details_pb2.ErrorInfo)
     assert isinstance(info, error_details_pb2.ErrorInfo)

@@ -147,7 +147,7 @@ def test_one_fault_of_a_layout_is_named(field: str, value: object) -> None:
 def test_a_latency_limit_must_name_a_metric_that_is_one() -> None:
     for metric in (placement_pb2.LATENCY_METRIC_UNSPECIFIED, 17):
         request = plan_request()
-        request.latency_limits.add(metric=metric, limit_ms=10)  # type: ignore[arg-type]
+        request.latency_limits.add(metric=metric, limit_ms=10)
         found = faults(request)
         assert set(found) == {"latency_limits[0].metric"}
         assert "UNSPECIFIED" not in found["latency_limits[0].metric"]
