@@ -4,14 +4,14 @@ import re
 
 from google.protobuf import json_format
 
-from capplan.v1 import planner_service_pb2
+from capplan.v1 import model_pb2, planner_service_pb2
 from tests.cli.answers import model_answer
 
 
 def test_flags_reach_the_request(run, backend):
     run("describe-model", "m", "--precision", "fp8", "--precision", "int4", "--kv-cache", "fp8")
     assert backend.requests[0] == planner_service_pb2.DescribeModelRequest(
-        model={"name": "m"}, precisions=["fp8", "int4"], kv_cache="fp8"
+        model=model_pb2.ModelSelection(name="m"), precisions=["fp8", "int4"], kv_cache="fp8"
     )
 
 

@@ -23,6 +23,8 @@ _SHOWN_METRICS: Final = (
     "capplan_catalog_revision",
     "capplan_catalog_rows",
 )
+_CONSTANT_LABELS: Final = frozenset({"grpc_type", "grpc_service"})
+"""Labels left out of the table: they say nothing that the method does not say."""
 
 
 def add_to(app: typer.Typer) -> None:
@@ -72,9 +74,8 @@ def _show_metrics(console: Console, url: str) -> None:
     check(tables >= {"accelerators", "mig_profiles", "model_profiles"}, "the server loaded the shipped catalogue")
     console.rule(characters="=")
     console.print("What Prometheus sees of all this, series at zero left out:")
-    table = new_table(console, "metric", "value", right=("value",))
+    table = new_table(console, "metric", "labels", "value", right=("value",))
     for sample in samples:
-        labels = {name: value for name, value in sample.labels.items() if name != "grpc_type"}
-        shown = ", ".join(f'{name}="{value}"' for name, value in labels.items())
-        table.add_row(f"{sample.name}{{{shown}}}" if shown else sample.name, f"{sample.value:.6g}")
+        labels = [value for name, value in sorted(sample.labels.items()) if name not in _CONSTANT_LABELS]
+        table.add_row(sample.name, " ".join(labels), f"{sample.value:.6g}")
     console.print(table)
