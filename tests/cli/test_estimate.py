@@ -168,6 +168,25 @@ def test_a_bad_line_is_answered_by_an_error_with_its_number_and_the_rest_goes_on
     assert "4 of 6 lines" in result.stderr
 
 
+def test_a_line_ends_only_at_a_newline(run, backend):
+    # U+2028 ends a line of text for some, but may stand in a JSON string.
+    text = json.dumps({"deployment": {"accelerator": "a\u2028b"}}, ensure_ascii=False) + "\n"
+    result = run("estimate", "--requests", "-", input=text)
+    assert (result.exit_code, len(result.stdout.splitlines())) == (0, 1)
+    assert backend.requests[0].deployment.accelerator == "a\u2028b"
+
+
+def test_a_line_that_is_no_text_is_a_bad_line(run, tmp_path):
+    path = tmp_path / "questions.jsonl"
+    path.write_bytes(b"\xff\xfe\n" + lines("a").encode())
+    result = run("estimate", "--requests", str(path))
+    assert result.exit_code == 1
+    first, second = (json.loads(line) for line in result.stdout.splitlines())
+    assert first["error"]["line"] == 1
+    assert "UTF-8" in first["error"]["message"]
+    assert second["starts"] is True
+
+
 def test_a_server_that_went_away_ends_the_batch(run, backend):
     gone = UnreachableError("host:1", "connection refused")
     assert gone.code is grpc.StatusCode.UNAVAILABLE

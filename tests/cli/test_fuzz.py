@@ -24,7 +24,7 @@ def flags_of(command: str) -> list[str]:
 
 
 @pytest.mark.parametrize("command", ["plan", "estimate", "describe-model"])
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_no_command_line_ends_in_a_traceback(command, data):
     arguments = data.draw(st.lists(VALUES, max_size=3))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Iterable
 from typing import Annotated, Final
 
 import typer
@@ -21,6 +21,7 @@ from capplan.cli.questions import (
     parse_json,
     positive,
     precision,
+    read_lines,
     read_text,
     refuse_question_flags,
     workload,
@@ -133,11 +134,10 @@ def estimate(
     connection = Connection(local, address, timeout_s)
     if requests_file is not None:
         refuse_question_flags(context, "--requests")
-        lines = read_text(requests_file, "--requests").splitlines()
         with connect(context, connection) as backend:
-            failed = _answer_lines(backend, lines, sys.stdout.write)
+            failed, total = _answer_lines(backend, read_lines(requests_file, "--requests"))
         if failed:
-            sys.stderr.write(f"error: {failed} of {len(lines)} lines could not be answered\n")
+            sys.stderr.write(f"error: {failed} of {total} lines could not be answered\n")
             raise typer.Exit(ExitCode.FAILED)
         return
     if request_file is not None:
@@ -176,19 +176,28 @@ def estimate(
         raise typer.Exit(ExitCode.INFEASIBLE)
 
 
-def _answer_lines(backend: Backend, lines: list[str], write: Callable[[str], object]) -> int:
-    """Answers each line and returns how many could not be answered."""
-    failed = 0
+def _answer_lines(backend: Backend, lines: Iterable[bytes]) -> tuple[int, int]:
+    """Answers each line as it comes; returns how many could not be answered, and how many there were."""
+    failed = number = 0
     for number, line in enumerate(lines, start=1):
         try:
-            request = parse_json(line, planner_service_pb2.EstimateDeploymentRequest(), f"line {number}")
-            write(to_json(backend.estimate_deployment(request), indent=None) + "\n")
+            answer = to_json(backend.estimate_deployment(_parse_line(line, number)), indent=None)
         except CapplanError as error:
             if error.reason in _STOPPING_REASONS:
                 raise
             failed += 1
-            write(json.dumps({"error": _error_object(number, error)}) + "\n")
-    return failed
+            answer = json.dumps({"error": _error_object(number, error)})
+        sys.stdout.write(answer + "\n")
+        sys.stdout.flush()
+    return failed, number
+
+
+def _parse_line(line: bytes, number: int) -> planner_service_pb2.EstimateDeploymentRequest:
+    try:
+        text = line.decode("utf-8")
+    except UnicodeDecodeError:
+        raise UsageError(f"line {number} is not UTF-8 text") from None
+    return parse_json(text, planner_service_pb2.EstimateDeploymentRequest(), f"line {number}")
 
 
 def _error_object(line: int, error: CapplanError) -> dict[str, object]:

@@ -63,6 +63,28 @@ def read_text(path: str, flag: str) -> str:
     return text
 
 
+def read_lines(path: str, flag: str) -> Iterator[bytes]:
+    """The lines of a file, or of standard input for ``-``, as they come.
+
+    Args:
+        path: file.
+        flag: flag that named it, for the message.
+
+    Raises:
+        UsageError: it cannot be read.
+    """
+    try:
+        if path == _STANDARD_INPUT:
+            yield from sys.stdin.buffer
+        else:
+            with Path(path).open("rb") as file:
+                yield from file
+    except OSError as error:
+        raise UsageError(f"{flag}: cannot read {path}: {error.strerror or error}") from None
+    except ValueError as error:
+        raise UsageError(f"{flag}: {path!r} is no path: {error}") from None
+
+
 def parse_json(text: str, message: _MessageT, what: str) -> _MessageT:
     """Fills a message from the contract's JSON, with field names in snake_case or lowerCamelCase.
 

@@ -32,7 +32,7 @@ def print_memory(console: Console, memory: placement_pb2.MemoryBreakdown, of_wha
     table.add_section()
     table.add_row("budget", gib(memory.budget_bytes), f"{percent(share)} of {gib(memory.device_bytes)} GiB")
     console.print(table)
-    lines = [f"one request of the full context needs {gib(memory.full_context_request_bytes)} GiB of the pool"]
+    lines = [f"one request of the longest asked context needs {gib(memory.full_context_request_bytes)} GiB of the pool"]
     if memory.kv_pool_bytes > 0:
         lines.append(
             f"the pool holds {count(memory.kv_pool_tokens)} tokens, or {figure(memory.max_concurrent_requests)} "

@@ -74,11 +74,11 @@ def layout_text(placement: placement_pb2.Placement) -> str:
 
 def print_ranking(console: Console, placements: Sequence[placement_pb2.Placement]) -> None:
     """One line for each placement. Throughput is what the whole deployment can do, latencies are at the target."""
-    right = ("#", "GPUs", "tok/s\ncapacity", "ITL\nms", "TTFT\nms", "$/h", "$/M\ntok", "used")
+    right = ("#", "devices", "tok/s\ncapacity", "ITL\nms", "TTFT\nms", "$/h", "$/M\ntok", "used")
     print_heading(console, "Placements, best first")
     table = new_table(
         console,
-        *("#", "accelerator", "GPUs", "layout", "tok/s\ncapacity", "ITL\nms", "TTFT\nms", "$/h", "$/M\ntok", "used"),
+        *("#", "accelerator", "devices", "layout", "tok/s\ncapacity", "ITL\nms", "TTFT\nms", "$/h", "$/M\ntok", "used"),
         right=right,
     )
     for placement in placements:
@@ -97,6 +97,7 @@ def print_ranking(console: Console, placements: Sequence[placement_pb2.Placement
             percent(placement.utilization),
         )
     console.print(table)
+    console.print("tok/s: all replicas at the limits asked for; ITL, TTFT and used: at the target")
 
 
 def print_best(
@@ -140,7 +141,9 @@ def print_rejections(
     reasons: dict[str, list[placement_pb2.Rejection]] = {}
     for rejection in rejections:
         reasons.setdefault(rejection.reason, []).append(rejection)
-    for reason, group in sorted(reasons.items(), key=lambda item: (-len(item[1]), item[0])):
+    # Near misses say more than what was never possible, so reasons with an amount come first.
+    ordered = sorted(reasons.items(), key=lambda item: (not any(one.shortfall for one in item[1]), item[0]))
+    for reason, group in ordered:
         nearest_first = sorted(group, key=lambda rejection: (rejection.shortfall_unit, -rejection.shortfall))
         console.print(f"{sentence(reason)} ({count(len(group))})")
         shown = nearest_first if everything else nearest_first[:_NEAREST_PER_REASON]
