@@ -1,4 +1,4 @@
-"""Weights as costs: linear maps grouped by how they are stored, divided and used, and the widths a split must divide."""
+"""Weights as costs: linear maps by storage, split and use; the widths that tensor parallelism must divide."""
 
 from __future__ import annotations
 

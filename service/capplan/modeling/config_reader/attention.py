@@ -124,6 +124,10 @@ def _read_indexers(view: ConfigView, attention: LatentAttention, layers: int) ->
         input_size=attention.q_lora_rank,
     )
     if not view.has("indexer_types"):
+        if view.has("index_topk_freq", "index_topk_pattern"):
+            raise view.missing("indexer_types")
+        if view.model_type == "glm_moe_dsa":
+            view.note_default("indexer_types", "all full")
         return [indexer] * layers
     found = []
     for kind in view.items("indexer_types", layers):

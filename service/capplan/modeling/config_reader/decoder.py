@@ -73,14 +73,14 @@ def read_feed_forwards(
     view: ConfigView, traits: FamilyTraits, hidden_size: int, layers: int
 ) -> list[tuple[FeedForward, ...]]:
     """The feed-forward networks of each layer."""
-    if traits.experts is None or not has_experts(view):
-        if traits.experts is None and has_experts(view):
+    if traits.experts is None:
+        if has_experts(view):
             raise view.inconsistent(
                 "num_experts", f"model type {view.model_type!r} is dense here; experts are not known"
             )
         return [(read_dense(view, traits, hidden_size),)] * layers
     experts = read_experts(view, traits, traits.experts, hidden_size)
-    routed = expert_layers(view, layers)
+    routed = expert_layers(view, layers, require=traits.experts.shared_count)
     if all(routed):
         return [(experts,)] * layers
     dense = read_dense(view, traits, hidden_size)

@@ -47,6 +47,7 @@ class ExpertTraits:
         width_keys: keys of a routed expert's width, first present wins.
         shared_keys: keys of the summed shared width; ``None`` when it is shared experts times expert width.
         shared_default: width of the shared expert in expert widths when no key says so (Llama 4: 1).
+        shared_count: a key must say how many shared experts there are, and one which layers are dense.
         shared_gate: the shared expert is gated.
         router_bias: trained router bias.
         router_buffer: score-correction buffer.
@@ -61,6 +62,7 @@ class ExpertTraits:
     width_keys: tuple[str, ...] = ("moe_intermediate_size",)
     shared_keys: tuple[str, ...] | None = None
     shared_default: int = 0
+    shared_count: bool = False
     shared_gate: bool = False
     router_bias: Flag = False
     router_buffer: Flag = False
@@ -99,6 +101,7 @@ class FamilyTraits:
         position_rows: extra rows of a learned position table over ``max_position_embeddings``; ``None`` without table.
         embedding_norm: a norm follows the embedding.
         ffn_multiple: width of a feed-forward without a key for it, in hidden widths.
+        dense_width_keys: keys of a dense feed-forward's width, first present wins.
         experts: habits of its expert layers; ``None`` for dense families.
     """
 
@@ -124,6 +127,7 @@ class FamilyTraits:
     position_rows: int | None = None
     embedding_norm: bool = False
     ffn_multiple: int | None = None
+    dense_width_keys: tuple[str, ...] = ("intermediate_size", "ffn_hidden_size", "ffn_dim", "n_inner", "d_ff")
     experts: ExpertTraits | None = None
 
 
@@ -137,7 +141,7 @@ _GEMMA = FamilyTraits(qkv_bias=_LLAMA_BIAS, output_bias=_LLAMA_BIAS, tied=True, 
 _GEMMA2 = replace(_GEMMA, norms_per_layer=4, window=WindowRule.EVEN_LAYERS)
 _GEMMA3 = replace(_GEMMA, norms_per_layer=4, query_key_norm=QueryKeyNorm.HEAD, window=WindowRule.PATTERN, pattern=6)
 _OLMO2 = FamilyTraits(qkv_bias=_LLAMA_BIAS, output_bias=_LLAMA_BIAS, query_key_norm=QueryKeyNorm.WIDTH)
-_DEEPSEEK_EXPERTS = ExpertTraits(router_buffer=True)
+_DEEPSEEK_EXPERTS = ExpertTraits(shared_count=True, router_buffer=True)
 _DEEPSEEK = FamilyTraits(latent=True, qkv_bias=_LLAMA_BIAS, output_bias=_LLAMA_BIAS, experts=_DEEPSEEK_EXPERTS)
 _LAYER_NORM = FamilyTraits(norm=2, gated=False)
 _GPT = replace(_LAYER_NORM, multi_head=True)
@@ -244,8 +248,10 @@ FAMILIES: Mapping[str, FamilyTraits] = MappingProxyType(
                 module="block_sparse_moe",
             ),
         ),
-        "deepseek": FamilyTraits(qkv_bias=_LLAMA_BIAS, output_bias=_LLAMA_BIAS, experts=ExpertTraits()),
-        "deepseek_v2": replace(_DEEPSEEK, experts=ExpertTraits()),
+        "deepseek": FamilyTraits(
+            qkv_bias=_LLAMA_BIAS, output_bias=_LLAMA_BIAS, experts=ExpertTraits(shared_count=True)
+        ),
+        "deepseek_v2": replace(_DEEPSEEK, experts=ExpertTraits(shared_count=True)),
         "deepseek_v3": _DEEPSEEK,
         "deepseek_v32": _DEEPSEEK,
         "kimi_k2": _DEEPSEEK,
@@ -272,7 +278,7 @@ FAMILIES: Mapping[str, FamilyTraits] = MappingProxyType(
             output_bias=("use_bias", False),
             mlp_bias=("use_bias", False),
             tied=True,
-            experts=ExpertTraits(norm_experts=1),
+            experts=ExpertTraits(shared_count=True, norm_experts=1),
         ),
         "minimax_m2": FamilyTraits(
             head_dim=128,
@@ -286,6 +292,7 @@ FAMILIES: Mapping[str, FamilyTraits] = MappingProxyType(
             _LLAMA,
             head_dim=128,
             mlp_bias=False,
+            dense_width_keys=("intermediate_size_mlp",),
             experts=ExpertTraits(
                 width_keys=("intermediate_size",),
                 shared_default=1,

@@ -7,7 +7,6 @@ from capplan.modeling.config_reader.families import ExpertTraits, FamilyTraits
 from capplan.modeling.config_reader.view import MAX_COUNT, ConfigView
 from capplan.modeling.feed_forward import DenseFeedForward, MixtureOfExperts
 
-WIDTH_KEYS = ("intermediate_size", "ffn_hidden_size", "ffn_dim", "n_inner", "d_ff", "ffn_intermediate_size")
 EXPERT_KEYS = ("num_local_experts", "num_experts", "n_routed_experts", "moe_num_experts")
 TOPK_KEYS = ("num_experts_per_tok", "num_experts_per_token", "top_k_experts", "moe_top_k", "moe_k", "experts_per_token")
 SHARED_COUNT_KEYS = ("n_shared_experts", "num_shared_experts", "moe_num_shared_experts")
@@ -16,15 +15,13 @@ SHARED_COUNT_KEYS = ("n_shared_experts", "num_shared_experts", "moe_num_shared_e
 def read_dense(view: ConfigView, traits: FamilyTraits, hidden_size: int) -> DenseFeedForward:
     """The dense feed-forward of a layer."""
     default = traits.ffn_multiple * hidden_size if traits.ffn_multiple else None
-    keys = ("intermediate_size_mlp", "dense_intermediate_size", *WIDTH_KEYS)
-    width = view.integer(*keys, default=default)
+    width = view.integer(*traits.dense_width_keys, default=default)
     return DenseFeedForward(hidden_size, width, traits.gated, resolve_flag(view, traits.mlp_bias))
 
 
 def has_experts(view: ConfigView) -> bool:
-    """Whether the config declares routed experts (0 or 1 expert counts as none)."""
-    key = view.first(*EXPERT_KEYS)
-    return key is not None and view.integer(*EXPERT_KEYS, minimum=0, maximum=MAX_COUNT) > 1
+    """Whether the config declares routed experts (absent, null or 0 counts as none)."""
+    return view.has(*EXPERT_KEYS) and view.integer(*EXPERT_KEYS, minimum=0, maximum=MAX_COUNT) > 0
 
 
 def read_experts(view: ConfigView, traits: FamilyTraits, experts: ExpertTraits, hidden_size: int) -> MixtureOfExperts:
@@ -58,11 +55,21 @@ def read_experts(view: ConfigView, traits: FamilyTraits, experts: ExpertTraits, 
 def _shared_size(view: ConfigView, experts: ExpertTraits, width: int) -> int:
     if experts.shared_keys is not None:
         return view.integer(*experts.shared_keys, minimum=0)
-    return view.integer(*SHARED_COUNT_KEYS, default=experts.shared_default, minimum=0, maximum=1024, quiet=True) * width
+    if not experts.shared_count:
+        return experts.shared_default * width
+    if not view.names.intersection(SHARED_COUNT_KEYS):
+        raise view.missing(*SHARED_COUNT_KEYS)
+    return view.integer(*SHARED_COUNT_KEYS, default=0, minimum=0, maximum=1024, quiet=True) * width
 
 
-def expert_layers(view: ConfigView, layers: int) -> list[bool]:
-    """For each layer whether it has experts, from whichever keys the config uses."""
+def expert_layers(view: ConfigView, layers: int, *, require: bool = False) -> list[bool]:
+    """For each layer whether it has experts, from whichever keys the config uses.
+
+    Args:
+        view: the config.
+        layers: number of layers.
+        require: refuse a config that says nothing about it.
+    """
     found = [True] * layers
     if view.has("mlp_layer_types"):
         kinds = view.items("mlp_layer_types", layers)
@@ -95,6 +102,11 @@ def expert_layers(view: ConfigView, layers: int) -> list[bool]:
         end = view.integer("moe_layer_end_index", default=layers - 1, minimum=-1, maximum=MAX_COUNT)
         last = layers - 1 if end == -1 else end
         found = [(layer + 1) % step == 0 and start <= layer <= last for layer in range(layers)]
+    listed = view.has("mlp_layer_types", "moe_layers_enum", "moe_layer_interval") or isinstance(
+        view.raw("moe_layer_freq"), list
+    )
+    if require and not listed and not view.has("first_k_dense_replace"):
+        raise view.missing("first_k_dense_replace", "mlp_layer_types")
     first_dense = view.integer("first_k_dense_replace", default=0, minimum=0, maximum=MAX_COUNT, quiet=True)
     if first_dense > layers:
         raise view.inconsistent("first_k_dense_replace", f"{first_dense} dense layers are more than {layers} layers")

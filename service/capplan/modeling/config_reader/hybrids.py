@@ -230,12 +230,13 @@ def read_qwen3_next(view: ConfigView) -> Decoder:
         kernel=view.integer("linear_conv_kernel_dim", maximum=64),
         split_projections=view.model_type != "qwen3_next",
     )
-    attention = read_softmax_attention(view, _QWEN_NEXT, hidden)
+    traits = replace(_QWEN_NEXT, experts=None) if view.model_type == "qwen3_5_text" else _QWEN_NEXT
+    attention = read_softmax_attention(view, traits, hidden)
     kinds = read_layer_types(view, layers)
     if kinds is None:
         interval = view.integer("full_attention_interval", maximum=MAX_COUNT)
         kinds = [FULL if (layer + 1) % interval == 0 else "linear" for layer in range(layers)]
-    networks = read_feed_forwards(view, _QWEN_NEXT, hidden, layers)
+    networks = read_feed_forwards(view, traits, hidden, layers)
     blocks = [
         Block((attention if kind == FULL else delta,), network, 2 * hidden)
         for kind, network in zip(kinds, networks, strict=True)
@@ -260,7 +261,7 @@ def read_kimi_linear(view: ConfigView) -> Decoder:
     view.first("full_attn_layers")
     latent = read_latent_attention(view, FamilyTraits(latent=True), hidden, layers)[0]
     latent = replace(latent, output_gate=view.flag("mla_use_output_gate", default=False, quiet=True))
-    traits = FamilyTraits(experts=ExpertTraits(router_buffer=True, module="block_sparse_moe"))
+    traits = FamilyTraits(experts=ExpertTraits(shared_count=True, router_buffer=True, module="block_sparse_moe"))
     networks = read_feed_forwards(view, traits, hidden, layers)
     blocks = [
         Block((delta if layer + 1 in recurrent else latent,), network, 2 * hidden)

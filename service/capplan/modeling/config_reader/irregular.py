@@ -101,7 +101,7 @@ def read_mimo_v2(view: ConfigView) -> Decoder:
         raise view.inconsistent("hybrid_layer_pattern", "entries must be 0 or 1")
     full = attention("", None, view.flag("add_full_attention_sink_bias", default=False))
     local = attention("swa_", read_window(view), view.flag("add_swa_attention_sink_bias", default=False))
-    traits = FamilyTraits(experts=ExpertTraits(router_buffer=True))
+    traits = FamilyTraits(experts=ExpertTraits(shared_count=True, router_buffer=True))
     assert traits.experts is not None  # set one line above
     experts = read_experts(view, traits, traits.experts, hidden)
     dense = read_dense(view, traits, hidden)

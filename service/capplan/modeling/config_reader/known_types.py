@@ -17,6 +17,7 @@ READERS: Mapping[str, Callable[[ConfigView], Decoder]] = MappingProxyType(
         "nemotron_h": hybrids.read_nemotron_h,
         "qwen3_next": hybrids.read_qwen3_next,
         "qwen3_5_text": hybrids.read_qwen3_next,
+        "qwen3_5_moe_text": hybrids.read_qwen3_next,
         "kimi_linear": hybrids.read_kimi_linear,
         "minimax": hybrids.read_minimax_text,
         "minimax_text_01": hybrids.read_minimax_text,

@@ -17,7 +17,7 @@ from capplan.modeling.config_reader.view import ConfigView
 _OWN_TABLES = ("deepseek_v3", "deepseek_v32", "kimi_k2", "glm4_moe", "glm4_moe_lite")
 """Model types whose drafting layers store copies of embedding and head."""
 
-_SHARED_TABLES = ("glm_moe_dsa", "mimo", "qwen3_5_text")
+_SHARED_TABLES = ("glm_moe_dsa", "mimo", "qwen3_5_text", "qwen3_5_moe_text")
 
 
 def with_prediction(view: ConfigView, decoder: Decoder) -> Decoder:

@@ -329,8 +329,6 @@ TEXT_TYPES: Mapping[str, str] = MappingProxyType(
         "qwen3_vl_text": "qwen3",
         "qwen3_vl_moe_text": "qwen3_moe",
         "mllama_text_model": "mllama_text",
-        "qwen3_5_text": "qwen3_5_text",
-        "qwen3_5_moe_text": "qwen3_5_text",
     }
 )
 """Which decoder family the text part of a multimodal type is."""

@@ -114,7 +114,7 @@ class ConfigView:
         for key in keys:
             if key not in self._values and self._class_defaults.get(key) is not None:
                 # Published text parts list only what differs from their class.
-                self._note_default(key, self._class_defaults[key])
+                self.note_default(key, self._class_defaults[key])
                 self._values = {**self._values, key: self._class_defaults[key]}
                 return key
         return None
@@ -142,7 +142,8 @@ class ConfigView:
         """The refusal of a value that contradicts the rest."""
         return InvalidInputError.single(self.field(key), why)
 
-    def _note_default(self, key: str, value: object) -> None:
+    def note_default(self, key: str, value: object) -> None:
+        """Remember that an absent key was taken from the family's class."""
         shown = str(value).lower() if isinstance(value, bool) else str(value)
         self.defaults.append(f"{key} {shown}")
 
@@ -168,7 +169,7 @@ class ConfigView:
             if default is None:
                 raise self.missing(*keys)
             if not quiet:
-                self._note_default(keys[0], default)
+                self.note_default(keys[0], default)
             return default
         return self.checked_integer(key, self._values[key], minimum=minimum, maximum=maximum)
 
@@ -191,7 +192,7 @@ class ConfigView:
             if default is None:
                 raise self.missing(*keys)
             if not quiet:
-                self._note_default(keys[0], default)
+                self.note_default(keys[0], default)
             return default
         value = self._values[key]
         if not isinstance(value, bool):

@@ -1,0 +1,197 @@
+"""A config is sized exactly, with every default named, or refused by its field: never silently otherwise."""
+
+from __future__ import annotations
+
+import copy
+import math
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from capplan.errors import CapplanError, InvalidInputError, UnsupportedModelError
+from capplan.modeling.config_reader import read_config
+from capplan.modeling.parameters import total_parameters
+from tests.modeling import published
+from tests.modeling.published import Config
+
+ABSURD = [True, "4096", -1, 0, 1.5, math.nan, math.inf, 1e30, 10**30, [], {}, "NaN"]
+
+
+def paths(config: Config) -> list[tuple[str, ...]]:
+    """Paths of all keys, one level of nesting deep."""
+    nested = [(key, inner) for key, value in config.items() if isinstance(value, dict) for inner in value]
+    return [(key,) for key in config] + nested
+
+
+def changed(
+    config: Config, path: tuple[str, ...], *, drop: bool = False, rename: bool = False, value: Any = None
+) -> Config:
+    copied = copy.deepcopy(config)
+    place = copied
+    for key in path[:-1]:
+        place = place[key]
+    old = place.pop(path[-1])
+    if rename:
+        place[f"{path[-1]}_x"] = old
+    elif not drop:
+        place[path[-1]] = value
+    return copied
+
+
+CASES = [(name, path) for name, config in published.ALL.items() for path in paths(config) if path != ("model_type",)]
+
+
+def case_id(value: str | tuple[str, ...]) -> str:
+    return value if isinstance(value, str) else ".".join(value)
+
+
+@pytest.mark.parametrize(("name", "path"), CASES, ids=case_id)
+def test_without_a_key_the_size_is_the_same_or_said_to_be_assumed_or_refused(name: str, path: tuple[str, ...]) -> None:
+    config = published.ALL[name]
+    right = read_config(config)
+    for other in (changed(config, path, drop=True), changed(config, path, rename=True)):
+        try:
+            found = read_config(other)
+        except CapplanError:
+            continue
+        if total_parameters(found) != total_parameters(right):
+            assert set(found.assumptions) - set(right.assumptions), f"{path} silently changes the total"
+
+
+SIZES = (
+    "num_hidden_layers",
+    "hidden_size",
+    "intermediate_size",
+    "num_attention_heads",
+    "num_key_value_heads",
+    "vocab_size",
+    "head_dim",
+    "num_experts",
+    "num_local_experts",
+    "n_routed_experts",
+    "num_experts_per_tok",
+    "moe_intermediate_size",
+    "kv_lora_rank",
+    "q_lora_rank",
+    "first_k_dense_replace",
+)
+SIZE_CASES = [
+    (name, key)
+    for name in ("LLAMA_3_1_8B", "QWEN3_30B_A3B", "DEEPSEEK_V3", "GPT_OSS_20B", "NEMOTRON_H_56B", "QWEN3_NEXT_80B")
+    for key in SIZES
+    if key in published.ALL[name]
+]
+
+
+# Keys these models carry but do not use: heads of an expanded latent, the width of dense layers they have none of.
+UNUSED = {
+    ("DEEPSEEK_V3", "num_key_value_heads"),
+    ("QWEN3_30B_A3B", "intermediate_size"),
+    ("QWEN3_NEXT_80B", "intermediate_size"),
+}
+
+
+@pytest.mark.parametrize(("name", "key"), SIZE_CASES)
+def test_absurd_sizes_are_refused_by_field(name: str, key: str) -> None:
+    right = total_parameters(read_config(published.ALL[name]))
+    for value in ABSURD:
+        if key == "first_k_dense_replace" and value == 0 and value is not False:
+            continue  # a number of dense layers may be 0
+        config = published.ALL[name] | {key: value}
+        if (name, key) in UNUSED:
+            assert total_parameters(read_config(config)) == right
+            continue
+        with pytest.raises(InvalidInputError) as caught:
+            read_config(config)
+        assert caught.value.violations[0].field.startswith("model.config_json."), f"{key}={value!r}"
+
+
+@pytest.mark.parametrize(
+    ("config", "field"),
+    [
+        (published.LLAMA_3_1_8B | {"num_attention_heads": 31}, "num_key_value_heads"),
+        (published.LLAMA_2_7B | {"num_attention_heads": 31, "num_key_value_heads": 31}, "num_attention_heads"),
+        (published.LLAMA_3_1_8B | {"num_key_value_heads": 7}, "num_key_value_heads"),
+        (published.MIXTRAL_8X7B | {"num_experts_per_tok": 9}, "num_experts_per_tok"),
+        (published.DEEPSEEK_V3 | {"first_k_dense_replace": 62}, "first_k_dense_replace"),
+        (published.GPT_OSS_20B | {"layer_types": ["full_attention"]}, "layer_types"),
+        (published.GPT_OSS_20B | {"layer_types": ["telepathy"] * 24}, "layer_types"),
+        (published.NEMOTRON_H_56B | {"num_hidden_layers": 52}, "num_hidden_layers"),
+        (published.NEMOTRON_H_56B | {"hybrid_override_pattern": "MX*"}, "hybrid_override_pattern"),
+        (published.QWEN3_30B_A3B | {"mlp_only_layers": [48]}, "mlp_only_layers"),
+        (published.LLAMA_3_1_8B | {"tie_word_embeddings": "no"}, "tie_word_embeddings"),
+        (published.LLAMA_3_1_8B | {"num_experts": 8}, "num_experts"),
+    ],
+)
+def test_contradictions_are_refused_by_field(config: Config, field: str) -> None:
+    with pytest.raises(InvalidInputError) as caught:
+        read_config(config)
+    assert caught.value.violations[0].field == f"model.config_json.{field}"
+
+
+def test_an_unknown_model_type_is_refused_by_name() -> None:
+    with pytest.raises(
+        UnsupportedModelError, match=r"model\.config_json\.model_type: model type 'hal9000' is not known"
+    ):
+        read_config(published.LLAMA_3_1_8B | {"model_type": "hal9000"})
+
+
+@pytest.mark.parametrize("model_type", [None, "", 7, ["llama"]])
+def test_a_model_type_is_needed(model_type: object) -> None:
+    with pytest.raises(UnsupportedModelError, match=r"model\.config_json\.model_type"):
+        read_config(published.LLAMA_3_1_8B | {"model_type": model_type})
+
+
+def test_an_unknown_type_of_a_known_class_is_read_as_that_class_and_says_so() -> None:
+    config = published.LLAMA_3_1_8B | {"model_type": "hal9000", "architectures": ["LlamaForCausalLM"]}
+    architecture = read_config(config)
+    assert total_parameters(architecture) == 8_030_261_248
+    assert any("'hal9000' is not known" in sentence for sentence in architecture.assumptions)
+
+
+@pytest.mark.parametrize("key", ["num_shared_experts", "sparse_window_size", "kv_lora_rank", "extra_hidden_dim"])
+def test_an_unknown_type_with_a_key_nobody_understands_is_refused(key: str) -> None:
+    config = published.LLAMA_3_1_8B | {"model_type": "hal9000", "architectures": ["LlamaForCausalLM"], key: 512}
+    with pytest.raises(UnsupportedModelError, match=key):
+        read_config(config)
+
+
+def test_a_known_type_names_keys_it_does_not_understand() -> None:
+    architecture = read_config(published.LLAMA_3_1_8B | {"num_memory_experts": 4})
+    assert any("num_memory_experts" in sentence for sentence in architecture.assumptions)
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8) | st.sampled_from(["llama", "t5"]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=12), inner, max_size=4),
+    max_leaves=10,
+)
+
+
+@given(config=st.dictionaries(st.text(max_size=12) | st.sampled_from(["model_type", *SIZES]), json_values, max_size=8))
+def test_arbitrary_json_raises_nothing_but_our_own_errors(config: Config) -> None:
+    with pytest.raises(CapplanError):
+        read_config(config)
+
+
+@settings(suppress_health_check=[HealthCheck.too_slow], max_examples=300)
+@given(name=st.sampled_from(sorted(published.ALL)), data=st.data())
+def test_a_damaged_config_raises_nothing_but_our_own_errors(name: str, data: st.DataObject) -> None:
+    config = published.ALL[name]
+    for _ in range(data.draw(st.integers(1, 3))):
+        path = data.draw(st.sampled_from(paths(config)))
+        config = changed(config, path, value=data.draw(json_values))
+    quantization = data.draw(st.none() | st.dictionaries(st.sampled_from(["quantization", "x"]), json_values))
+    try:
+        architecture = read_config(config, quantization=quantization)
+    except CapplanError:
+        return
+    assert total_parameters(architecture) > 0
+
+
+@pytest.mark.parametrize("config", [None, 7, "llama", [], [("model_type", "llama")]])
+def test_a_config_must_be_an_object(config: Any) -> None:
+    with pytest.raises(InvalidInputError, match=r"model\.config_json: must be an object"):
+        read_config(config)
