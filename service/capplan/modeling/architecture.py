@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from capplan.modeling.attention import LatentAttention, SoftmaxAttention
+from capplan.modeling.compressed_attention import CompressedAttention
 from capplan.modeling.feed_forward import DenseFeedForward, MixtureOfExperts
 from capplan.modeling.linear import Component, LinearMap, Shard, Vectors
 from capplan.modeling.recurrent import (
@@ -21,7 +22,7 @@ from capplan.modeling.recurrent import (
     ShortConvolution,
 )
 
-AttentionMixer = SoftmaxAttention | LatentAttention
+AttentionMixer = SoftmaxAttention | LatentAttention | CompressedAttention
 RecurrentMixer = Mamba1 | Mamba2 | GatedDeltaNet | KimiDeltaAttention | LightningAttention | ShortConvolution
 Mixer = AttentionMixer | RecurrentMixer
 FeedForward = DenseFeedForward | MixtureOfExperts

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from capplan.modeling.architecture import AttentionMixer, ModelArchitecture, RecurrentMixer
 from capplan.modeling.attention import LatentAttention, SoftmaxAttention
+from capplan.modeling.compressed_attention import CompressedAttention
 from capplan.modeling.cost_records import AttentionCost, StateCost
 
 CACHE_ELEMENT_BYTES = {"fp32": 4, "bf16": 2, "fp16": 2, "fp8": 1}
@@ -28,21 +29,24 @@ def _latent_cache_bytes(mixer: LatentAttention, kv_precision: str) -> float:
     return own + (mixer.indexer.head_dim + INDEXER_SCALE_BYTES if mixer.indexer.owns_weights else 0)
 
 
-def _attention_cost(mixer: AttentionMixer, layers: int, kv_precision: str) -> AttentionCost:
-    if isinstance(mixer, SoftmaxAttention):
-        return AttentionCost(
-            layers=layers,
-            query_heads=mixer.query_heads,
-            kv_heads=mixer.kv_heads,
-            cache_bytes_per_token=float(mixer.cache_elements_per_token * CACHE_ELEMENT_BYTES[kv_precision]),
-            window_tokens=mixer.window_tokens,
-            latent=False,
-            decode_flop_per_context_token=mixer.flop_per_context_token,
-            prefill_flop_per_context_token=mixer.flop_per_context_token,
-        )
-    indexer = mixer.indexer
+def _softmax_cost(mixer: SoftmaxAttention, kv_precision: str) -> AttentionCost:
     return AttentionCost(
-        layers=layers,
+        layers=1,
+        query_heads=mixer.query_heads,
+        kv_heads=mixer.kv_heads,
+        cache_bytes_per_token=float(mixer.cache_elements_per_token * CACHE_ELEMENT_BYTES[kv_precision]),
+        window_tokens=mixer.window_tokens,
+        latent=False,
+        decode_flop_per_context_token=mixer.flop_per_context_token,
+        prefill_flop_per_context_token=mixer.flop_per_context_token,
+    )
+
+
+def _latent_cost(mixer: LatentAttention, kv_precision: str) -> AttentionCost:
+    indexer = mixer.indexer
+    scores = indexer is not None and indexer.owns_weights
+    return AttentionCost(
+        layers=1,
         query_heads=mixer.query_heads,
         kv_heads=1,
         cache_bytes_per_token=_latent_cache_bytes(mixer, kv_precision),
@@ -51,10 +55,52 @@ def _attention_cost(mixer: AttentionMixer, layers: int, kv_precision: str) -> At
         decode_flop_per_context_token=mixer.decode_flop_per_context_token,
         prefill_flop_per_context_token=mixer.prefill_flop_per_context_token,
         attended_tokens_limit=indexer.topk if indexer else None,
-        indexer_flop_per_context_token=2.0 * indexer.heads * indexer.head_dim
-        if indexer and indexer.owns_weights
-        else 0.0,
+        indexer_flop_per_context_token=2.0 * indexer.heads * indexer.head_dim if indexer and scores else 0.0,
     )
+
+
+def _compressed_costs(mixer: CompressedAttention, kv_precision: str) -> tuple[AttentionCost, ...]:
+    """The window and the compressed history of one layer, as two groups; one copy of each on every rank."""
+    entry: float = mixer.head_dim * CACHE_ELEMENT_BYTES[kv_precision]
+    if kv_precision == "fp8":
+        entry = mixer.head_dim + mixer.rope_head_dim  # the rotary part stays in 16 bit
+    window = AttentionCost(
+        layers=1,
+        query_heads=mixer.query_heads,
+        kv_heads=1,
+        cache_bytes_per_token=float(entry),
+        window_tokens=mixer.window_tokens,
+        latent=True,
+        decode_flop_per_context_token=mixer.flop_per_entry,
+        prefill_flop_per_context_token=mixer.flop_per_entry,
+    )
+    if not mixer.ratio:
+        return (window,)
+    key = mixer.index_head_dim + INDEXER_SCALE_BYTES if mixer.index_heads else 0
+    history = AttentionCost(
+        layers=1,
+        query_heads=mixer.query_heads,
+        kv_heads=1,
+        cache_bytes_per_token=(entry + key) / mixer.ratio,
+        window_tokens=None,
+        latent=True,
+        decode_flop_per_context_token=mixer.flop_per_entry / mixer.ratio,
+        prefill_flop_per_context_token=mixer.flop_per_entry / mixer.ratio,
+        attended_tokens_limit=mixer.index_topk * mixer.ratio if mixer.index_heads else None,
+        indexer_flop_per_context_token=2.0 * mixer.index_heads * mixer.index_head_dim / mixer.ratio,
+    )
+    return window, history
+
+
+def _attention_layer_costs(mixer: AttentionMixer, kv_precision: str) -> tuple[AttentionCost, ...]:
+    match mixer:
+        case SoftmaxAttention():
+            # Cross-attention keeps a fixed cache for the request and is a state instead.
+            return () if mixer.cross_tokens else (_softmax_cost(mixer, kv_precision),)
+        case LatentAttention():
+            return (_latent_cost(mixer, kv_precision),)
+        case CompressedAttention():
+            return _compressed_costs(mixer, kv_precision)
 
 
 def attention_costs(architecture: ModelArchitecture, kv_precision: str) -> tuple[AttentionCost, ...]:
@@ -62,9 +108,9 @@ def attention_costs(architecture: ModelArchitecture, kv_precision: str) -> tuple
     layers: dict[AttentionCost, int] = {}
     for run in architecture.layers:
         for mixer in run.block.mixers:
-            if isinstance(mixer, AttentionMixer) and not (isinstance(mixer, SoftmaxAttention) and mixer.cross_tokens):
-                unit = _attention_cost(mixer, 1, kv_precision)
-                layers[unit] = layers.get(unit, 0) + run.count
+            if isinstance(mixer, AttentionMixer):
+                for unit in _attention_layer_costs(mixer, kv_precision):
+                    layers[unit] = layers.get(unit, 0) + run.count
     return tuple(replace(unit, layers=count) for unit, count in layers.items())
 
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from capplan.modeling.architecture import Block, Embedding, FeedForward, Mixer
 from capplan.modeling.attention import SoftmaxAttention
+from capplan.modeling.compressed_attention import CompressedAttention
 from capplan.modeling.config_reader.attention import read_query_heads, read_softmax_attention
 from capplan.modeling.config_reader.decoder import HIDDEN_KEYS, VOCABULARY_KEYS, Decoder, output_head, read_decoder
 from capplan.modeling.config_reader.families import FAMILIES, ExpertTraits, FamilyTraits, QueryKeyNorm, WindowRule
@@ -194,6 +195,58 @@ def read_mllama_text(view: ConfigView, vision_tokens: int) -> Decoder:
     decoder = assemble_decoder(view, hidden, blocks, tied_default=False)
     table = Embedding("embed_tokens", vocabulary + MLLAMA_RESERVED_ROWS, hidden)
     return replace(decoder, embeddings=(table,), head=output_head(hidden, vocabulary), tied_head=False)
+
+
+def read_deepseek_v4(view: ConfigView) -> Decoder:
+    """DeepSeek V4: compressed attention by layer, and hyper-connections that mix several residual streams."""
+    hidden = view.integer(*HIDDEN_KEYS)
+    layers = read_layer_count(view)
+    if view.integer("num_key_value_heads", maximum=MAX_COUNT) != 1:
+        raise view.inconsistent("num_key_value_heads", "must be 1: keys and values are one shared vector")
+    plain = CompressedAttention(
+        hidden_size=hidden,
+        query_heads=read_query_heads(view),
+        head_dim=view.integer("head_dim", maximum=MAX_COUNT),
+        rope_head_dim=view.integer("qk_rope_head_dim", maximum=MAX_COUNT),
+        q_lora_rank=view.integer("q_lora_rank"),
+        output_groups=view.integer("o_groups", maximum=MAX_COUNT),
+        output_rank=view.integer("o_lora_rank"),
+        window_tokens=view.integer("sliding_window"),
+    )
+    if plain.query_heads * plain.head_dim % plain.output_groups:
+        raise view.inconsistent("o_groups", f"{plain.output_groups} groups do not divide the heads' width")
+    folded = replace(plain, ratio=128)
+    indexed = replace(
+        plain,
+        ratio=4,
+        index_heads=view.integer("index_n_heads", maximum=MAX_COUNT),
+        index_head_dim=view.integer("index_head_dim", maximum=MAX_COUNT),
+        index_topk=view.integer("index_topk"),
+    )
+    by_ratio = {0: plain, 4: indexed, 128: folded}
+    ratios = view.items("compress_ratios")
+    drafting = view.integer("num_nextn_predict_layers", default=0, minimum=0, maximum=64, quiet=True)
+    if len(ratios) not in (layers, layers + drafting):
+        raise view.inconsistent("compress_ratios", f"must have {layers} entries, one a layer, not {len(ratios)}")
+    for ratio in ratios:
+        if isinstance(ratio, bool) or not isinstance(ratio, int) or ratio not in by_ratio:
+            raise view.inconsistent("compress_ratios", f"entries must be 0, 4 or 128, not {ratio!r}")
+    traits = ExpertTraits(shared_count=True, router_buffer=True)
+    experts = read_experts(view, FamilyTraits(), traits, hidden)
+    view.first("num_hash_layers", "expert_dtype")
+    streams = view.integer("hc_mult", maximum=64)
+    # One mixing matrix, bias and three scales before attention and before the experts.
+    rows = (2 + streams) * streams
+    mixing = 2 * (rows * streams * hidden + rows + 3)
+    blocks = [
+        Block((by_ratio[ratio],), (experts,), 2 * hidden + mixing)
+        for ratio in ratios[:layers]
+        if isinstance(ratio, int)
+    ]
+    decoder = assemble_decoder(view, hidden, blocks, tied_default=False)
+    return replace(
+        decoder, final_norm_parameters=decoder.final_norm_parameters + streams * streams * hidden + streams + 1
+    )
 
 
 def read_qwen1(view: ConfigView) -> Decoder:

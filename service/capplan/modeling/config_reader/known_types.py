@@ -29,6 +29,7 @@ READERS: Mapping[str, Callable[[ConfigView], Decoder]] = MappingProxyType(
         "mimo_v2_flash": irregular.read_mimo_v2,
         "gemma4_text": irregular.read_gemma4,
         "qwen": irregular.read_qwen1,
+        "deepseek_v4": irregular.read_deepseek_v4,
         "dbrx": irregular.read_dbrx,
         "chatglm": irregular.read_chatglm,
         "falcon": irregular.read_falcon,

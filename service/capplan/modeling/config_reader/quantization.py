@@ -36,6 +36,8 @@ def read_quantization(
     layers: tuple[LayerRun, ...],
     head: LinearMap | None,
     family: str,
+    *,
+    fp4_experts: bool = False,
 ) -> NativeQuantization | None:
     """How the checkpoint is quantised, ``None`` for a 16-bit one.
 
@@ -45,6 +47,7 @@ def read_quantization(
         layers: the model's layers.
         head: its output head, when it is a matrix of its own.
         family: the model type.
+        fp4_experts: routed experts are in mxfp4 whatever the method says of the rest (DeepSeek V4).
 
     Raises:
         UnsupportedModelError: a method or format that is not known, named by its field.
@@ -60,6 +63,8 @@ def read_quantization(
         scheme = replace(scheme, experts_only=True)
     kv_cache = scheme.kv_cache or (hint.kv_cache if hint else None)
     maps = _quantized_maps(scheme, layers, head)
+    if fp4_experts:
+        maps = tuple(replace(m, storage="mxfp4") if ".experts." in m.name else m for m in maps)
     return NativeQuantization(scheme.precision, scheme.method, maps, kv_cache)
 
 

@@ -199,7 +199,8 @@ def _quantization(
     for view in (root, text):
         if block is None and view.has("quantization_config"):
             block = view.sub("quantization_config")
-    return read_quantization(block, separate, layers, decoder.head, root.model_type)
+    fp4_experts = text.raw("expert_dtype") == "fp4"
+    return read_quantization(block, separate, layers, decoder.head, root.model_type, fp4_experts=fp4_experts)
 
 
 def _lists_exclusions(separate: Mapping[str, object]) -> bool:
