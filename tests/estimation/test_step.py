@@ -7,12 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from capplan.estimation.coefficients import UNFITTED
 from capplan.estimation.device import whole_device
 from capplan.estimation.engine import EngineChoice, resolve_settings
-from capplan.estimation.priors import PRIORS
-from capplan.estimation.replica import Parallelism, Replica, ReplicaTable, build_table
+from capplan.estimation.replica import Parallelism, Replica
 from capplan.estimation.steady_state import Request, steady_state
 from capplan.estimation.step import StepLoad, group_times, step_s
+from capplan.estimation.table import ReplicaTable, build_table
 from capplan.hardware.collectives import all_reduce_s
 from capplan.hardware.efficiency import efficiency
 from capplan.modeling.config_reader import read_config
@@ -50,14 +51,17 @@ def times(rows: ReplicaTable, work: StepLoad) -> dict[str, tuple[float, float, f
 
 def test_one_sequence_reads_every_dense_weight_once() -> None:
     # Llama-3.1-8B, feed-forward: 32 layers * 3 * 4,096 * 14,336 parameters in bf16, over H100's achieved bandwidth
-    rate = 3.35e12 * efficiency(H100, "bf16").memory_fraction * PRIORS.weight_read_factor
+    rate = 3.35e12 * efficiency(H100, "bf16").memory_fraction * UNFITTED.of("weight_read")
     memory, _, _ = times(table(llama(), 1), load(1, 0))["dense_ffn"]
     assert memory == pytest.approx(32 * 3 * 4_096 * 14_336 * 2 / rate)
 
 
 def test_compute_side_counts_two_flop_per_parameter_and_token() -> None:
-    # with 1e6 tokens the ramp is at its top: 2 * 5.637e9 FLOP per token over the achieved rate
-    achieved = efficiency(H100, "bf16").compute_fraction * PRIORS.gemm_factor
+    # with 1e6 tokens the ramp is at its top: 2 * 5.637e9 FLOP per token over the achieved rate; the mean output width
+    # of gate, up and down projection is (2 * 14,336 + 4,096) / 3
+    width = (2 * 14_336 + 4_096) / 3
+    narrow = width / (width + UNFITTED.of("narrow_width"))
+    achieved = efficiency(H100, "bf16").compute_fraction * UNFITTED.of("gemm_rate") * narrow
     _, compute, _ = times(table(llama(), 1), load(0, 1e6))["dense_ffn"]
     assert compute == pytest.approx(2 * 32 * 3 * 4_096 * 14_336 * 1e6 / (989.4e12 * achieved), rel=1e-3)
 
@@ -73,7 +77,7 @@ def test_decode_attention_reads_the_cache_of_every_sequence() -> None:
 def test_routed_experts_read_only_the_experts_they_touch(tokens: int) -> None:
     # 48 layers of 128 experts of 3 * 2,048 * 768 parameters; a token draws 8 of them
     touched = 1.0 - (1.0 - 8 / 128) ** tokens
-    rate = 3.35e12 * efficiency(H100, "bf16").memory_fraction * PRIORS.weight_read_factor
+    rate = 3.35e12 * efficiency(H100, "bf16").memory_fraction * UNFITTED.of("weight_read")
     memory, _, _ = times(table(qwen_moe(), 1), load(tokens, 0))["routed_expert"]
     assert memory == pytest.approx(48 * 128 * 3 * 2_048 * 768 * 2 * touched / rate, rel=1e-6)
 

@@ -8,9 +8,10 @@ from enum import StrEnum
 
 import numpy as np
 
-from capplan.estimation.replica import Array, Replica, ReplicaTable, build_table
+from capplan.estimation.replica import Replica
 from capplan.estimation.steady_state import Request, prefill_mix, steady_state
 from capplan.estimation.step import StepLoad, group_times
+from capplan.estimation.table import Array, ReplicaTable, build_table
 from capplan.modeling.costs import ModelCosts
 from capplan.units import MS_PER_S
 
@@ -84,7 +85,7 @@ class ReplicaEstimate:
 def _mean_step_parts(table: ReplicaTable, request: Request, batch: Array) -> list[tuple[StepPart, ...]]:
     """The mean step of each replica by operator group, longest first."""
     mix = prefill_mix(table, request, batch)
-    decode = np.maximum(batch, 1.0)
+    decode = np.maximum(batch / table.stages, 1.0)
     totals: dict[str, list[Array]] = {}
     for weight, prefill in ((1.0 - mix.step_share, np.zeros_like(batch)), (mix.step_share, mix.chunk)):
         load = StepLoad(decode, prefill, request.live_tokens, request.input_tokens)

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from capplan.estimation.replica import Array, ReplicaTable
 from capplan.estimation.step import StepLoad, step_s
+from capplan.estimation.table import Array, ReplicaTable
 from capplan.units import MS_PER_S
 
 PREFILL_BUDGET_LIMIT = 0.95
@@ -72,7 +72,7 @@ def prefill_mix(table: ReplicaTable, request: Request, batch: Array) -> _Prefill
     carry one whole prompt (or one budget of it) and the others none; beyond that every step carries what arrives.
     """
     budget = table.token_budget
-    arriving = batch * request.input_tokens / request.output_tokens
+    arriving = batch / table.stages * request.input_tokens / request.output_tokens
     single = np.minimum(request.input_tokens, budget)
     chunk = np.clip(arriving, single, budget)
     return _PrefillMix(chunk=chunk, step_share=np.minimum(arriving / chunk, 1.0), budget_share=arriving / budget)
@@ -87,18 +87,22 @@ def steady_state(table: ReplicaTable, request: Request, batch: Array) -> SteadyS
         batch: (C, B) mean number of decoding sequences, positive; below one the replica idles in between.
 
     Notes:
-        ``TPOT = (1 - f) step(B, 0) + f step(B, chunk)`` with f the share of steps that carry prompt tokens. TTFT is the
-        rest of the running step, the wait behind other prompts (mean wait of a deterministic server at the prefill
-        utilisation, ``rho / (2 (1 - rho))`` of its own service time) and the request's own prefill steps.
+        ``TPOT = (1 - f) step(B, 0) + f step(B, chunk)`` with f the share of steps that carry prompt tokens; an engine
+        that runs prompts apart takes ``step(B, 0) + step(0, chunk)`` instead of ``step(B, chunk)``. With pipeline
+        stages each of as many micro-batches passes all of them. TTFT is the rest of the running step, the wait behind
+        other prompts (mean wait of a deterministic server at the prefill utilisation, ``rho / (2 (1 - rho))`` of its own
+        service time) and the request's own prefill steps.
     """
     mix = prefill_mix(table, request, batch)
-    decoding = np.maximum(batch, 1.0)
+    decoding = np.maximum(batch / table.stages, 1.0)
     zero = np.zeros_like(decoding)
 
     def step(decode: Array, prefill: Array) -> Array:
         return step_s(table, StepLoad(decode, prefill, request.live_tokens, request.input_tokens))
 
     plain, mixed = step(decoding, zero), step(decoding, mix.chunk)
+    if np.any(table.split_prefill):
+        mixed = np.where(table.split_prefill > 0, plain + step(zero, mix.chunk), mixed)
     itl = (1.0 - mix.step_share) * plain + mix.step_share * mixed
     single = np.broadcast_to(np.minimum(request.input_tokens, table.token_budget), batch.shape)
     chunks = np.ceil(request.input_tokens / table.token_budget)

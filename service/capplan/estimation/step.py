@@ -10,15 +10,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from capplan.estimation.replica import Array, AttentionGroup, GemmGroup, ReplicaTable
+from capplan.estimation.table import SHARPNESS, Array, AttentionGroup, GemmGroup, ReplicaTable
 
 
 @dataclass(frozen=True, slots=True)
 class StepLoad:
-    """What one step works on.
+    """What one step of a replica works on.
 
     Attributes:
-        decode: (C, B) sequences that decode one token each; below 1 means not always one, and is costed as one.
+        decode: (C, B) sequences that decode one token each.
         prefill: (C, B) prompt tokens in the step.
         context_tokens: mean context of a decoding sequence, one for all or (C, 1).
         prompt_tokens: mean prompt length, one for all or (C, 1); a prompt token attends to half of it on average.
@@ -40,42 +40,44 @@ class GroupTime:
     total_s: Array
 
 
-def _smooth(memory: Array, compute: Array, sharpness: float) -> Array:
+def _smooth(memory: Array, compute: Array) -> Array:
     larger = np.maximum(memory, compute)
     smaller = np.minimum(memory, compute)
     # max * (1 + (min/max)^p)^(1/p): the p-norm without overflow
     ratio = np.divide(smaller, larger, out=np.zeros_like(larger), where=larger > 0)
-    return larger * (1.0 + ratio**sharpness) ** (1.0 / sharpness)
+    return larger * (1.0 + ratio**SHARPNESS) ** (1.0 / SHARPNESS)
 
 
 def _gemm(group: GemmGroup, table: ReplicaTable, load: StepLoad) -> GroupTime:
     prefill = load.prefill / load.prompt_tokens if group.once_per_sequence else load.prefill
-    tokens = load.decode + prefill
+    tokens = (load.decode + prefill) * group.token_share
     share = group.touch_share
     touched = -np.expm1(tokens * np.log1p(-share)) if share < 1.0 else np.minimum(tokens, 1.0)
     # tokens that meet in one expert's matrix product decide how well it runs
     rows = tokens * share / np.maximum(touched, 1e-12)
     memory = group.bytes * touched / group.memory_rate
     # few rows per product leave tiles part empty; the loss levels off where reading the weights takes over
-    wasted = group.half_rate_tokens / (rows + table.priors.ramp_offset_tokens)
+    wasted = group.half_rate_tokens / (rows + table.ramp_offset_tokens)
     compute = group.flop_per_token * tokens * (1.0 + wasted) / group.compute_rate
-    return GroupTime(group.name, memory, compute, _smooth(memory, compute, table.priors.sharpness))
+    return GroupTime(group.name, memory, compute, _smooth(memory, compute))
 
 
 def _decode_attention(group: AttentionGroup, table: ReplicaTable, load: StepLoad) -> tuple[Array, Array]:
     context = np.minimum(load.context_tokens, group.window_tokens)
     attended = np.minimum(context, group.attended_tokens_limit)
-    memory = load.decode * group.cache_bytes_per_token * attended / table.kv_memory_rate
+    sequences = load.decode * table.sequence_share
+    memory = sequences * group.cache_bytes_per_token * attended / table.kv_memory_rate
     flop = group.decode_flop_per_context_token * attended + group.indexer_flop_per_context_token * context
-    return memory, load.decode * flop / table.attention_decode_rate
+    return memory, sequences * flop / table.attention_decode_rate
 
 
 def _prefill_attention(group: AttentionGroup, table: ReplicaTable, load: StepLoad) -> tuple[Array, Array]:
     context = np.minimum(load.prompt_tokens / 2.0, group.window_tokens)
     attended = np.minimum(context, group.attended_tokens_limit)
     flop = group.prefill_flop_per_context_token * attended + group.indexer_flop_per_context_token * context
-    memory = load.prefill * group.cache_bytes_per_token / table.kv_memory_rate
-    return memory, load.prefill * flop / table.attention_prefill_rate
+    tokens = load.prefill * table.sequence_share
+    memory = tokens * group.cache_bytes_per_token / table.kv_memory_rate
+    return memory, tokens * flop / table.attention_prefill_rate
 
 
 def group_times(table: ReplicaTable, load: StepLoad) -> Iterator[GroupTime]:
@@ -89,16 +91,17 @@ def group_times(table: ReplicaTable, load: StepLoad) -> Iterator[GroupTime]:
         for attention in table.attentions:
             group_memory, group_compute = attend(attention, table, load)
             memory, compute = memory + group_memory, compute + group_compute
-            total = total + _smooth(group_memory, group_compute, table.priors.sharpness)
+            total = total + _smooth(group_memory, group_compute)
         yield GroupTime(name, memory, compute, total)
     tokens = load.decode + load.prefill
     if np.any(table.state_bytes_per_sequence):
-        memory = 2.0 * load.decode * table.state_bytes_per_sequence / table.kv_memory_rate
-        compute = tokens * table.state_flop_per_token / table.attention_decode_rate
-        yield GroupTime("recurrent_state", memory, compute, _smooth(memory, compute, table.priors.sharpness))
+        memory = 2.0 * load.decode * table.sequence_share * table.state_bytes_per_sequence / table.kv_memory_rate
+        compute = tokens * table.sequence_share * table.state_flop_per_token / table.attention_decode_rate
+        yield GroupTime("recurrent_state", memory, compute, _smooth(memory, compute))
     zero = np.zeros_like(tokens)
     yield GroupTime("all_reduce", zero, zero, table.collective_s(tokens))
-    yield GroupTime("overhead", zero, zero, np.broadcast_to(table.overhead_s, tokens.shape))
+    host = table.overhead_s + table.sequence_overhead_s * load.decode * table.sequence_share
+    yield GroupTime("overhead", zero, zero, np.broadcast_to(host, tokens.shape))
 
 
 def step_s(table: ReplicaTable, load: StepLoad) -> Array:

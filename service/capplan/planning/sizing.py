@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from capplan.estimation.replica import Array, ReplicaTable
 from capplan.estimation.steady_state import PREFILL_BUDGET_LIMIT, Request, SteadyState, steady_state
+from capplan.estimation.table import Array, ReplicaTable
 from capplan.planning.candidates import Candidate
 from capplan.planning.query import LatencyLimit, LatencyMetric, Target, TargetKind
 

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from capplan.estimation.legality import Fault
-from capplan.estimation.replica import ReplicaTable, build_table
 from capplan.estimation.steady_state import Request, steady_state
+from capplan.estimation.table import ReplicaTable, build_table
 from capplan.planning.candidates import Candidate, Dropped, Stage, asked_context_tokens, enumerate_candidates
 from capplan.planning.query import LatencyLimit, Objective, PlacementQuery
 from capplan.planning.ranking import Packing, Values, objective_values, packing, serving_power_w
