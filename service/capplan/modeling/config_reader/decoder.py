@@ -103,7 +103,8 @@ def read_decoder(view: ConfigView, traits: FamilyTraits) -> Decoder:
     parallel = traits.parallel_key is not None and view.flag(traits.parallel_key, default=False)
     norms = 1 if parallel else traits.norms_per_layer
     blocks = [
-        Block((mixer,), feed_forwards, norms * norm) for mixer, feed_forwards in zip(mixers, networks, strict=True)
+        Block((mixer,), feed_forwards, norms * norm + traits.activation_parameters)
+        for mixer, feed_forwards in zip(mixers, networks, strict=True)
     ]
     tied = read_tied(view, traits.tied)
     head = None if tied else output_head(hidden_size, vocabulary, bias=resolve_flag(view, traits.head_bias))

@@ -101,6 +101,8 @@ class FamilyTraits:
         position_rows: extra rows of a learned position table over ``max_position_embeddings``; ``None`` without table.
         embedding_norm: a norm follows the embedding.
         ffn_multiple: width of a feed-forward without a key for it, in hidden widths.
+        ffn_multiple_key: key that says the multiple.
+        activation_parameters: trained parameters of one layer's activation function.
         dense_width_keys: keys of a dense feed-forward's width, first present wins.
         experts: habits of its expert layers; ``None`` for dense families.
     """
@@ -127,6 +129,8 @@ class FamilyTraits:
     position_rows: int | None = None
     embedding_norm: bool = False
     ffn_multiple: int | None = None
+    ffn_multiple_key: str | None = None
+    activation_parameters: int = 0
     dense_width_keys: tuple[str, ...] = ("intermediate_size", "ffn_hidden_size", "ffn_dim", "n_inner", "d_ff")
     experts: ExpertTraits | None = None
 
@@ -331,8 +335,37 @@ FAMILIES: Mapping[str, FamilyTraits] = MappingProxyType(
             parallel_key="use_parallel_residual",
         ),
         "nemotron": replace(_LAYER_NORM, qkv_bias=_LLAMA_BIAS, output_bias=_LLAMA_BIAS, mlp_bias=("mlp_bias", False)),
-        "mpt": FamilyTraits(gated=False, tied=True, ffn_multiple=4),
-        "falcon": replace(_LAYER_NORM, tied=True, ffn_multiple=4),
+        "mpt": FamilyTraits(
+            gated=False,
+            tied=True,
+            multi_head=True,
+            ffn_multiple=4,
+            ffn_multiple_key="expansion_ratio",
+            dense_width_keys=(),
+        ),
+        "falcon": replace(_LAYER_NORM, tied=True, ffn_multiple=4, dense_width_keys=("ffn_hidden_size",)),
+        "gpt_neo": replace(_GPT, output_bias=True, mlp_bias=True, tied=True, position_rows=0, ffn_multiple=4),
+        "apertus": FamilyTraits(
+            qkv_bias=_LLAMA_BIAS,
+            output_bias=_LLAMA_BIAS,
+            query_key_norm=QueryKeyNorm.HEAD,
+            gated=False,
+            activation_parameters=2,
+        ),
+        "cwm": replace(_LLAMA, head_dim=128, window=WindowRule.PATTERN, pattern=4),
+        "flex_olmo": replace(_OLMO2, experts=ExpertTraits(width_keys=("intermediate_size",))),
+        "exaone_moe": FamilyTraits(
+            query_key_norm=QueryKeyNorm.HEAD,
+            window=WindowRule.PATTERN,
+            pattern=4,
+            experts=ExpertTraits(shared_count=True, router_buffer=True),
+        ),
+        "hunyuan_v1_moe": FamilyTraits(
+            qkv_bias=_LLAMA_BIAS,
+            output_bias=_LLAMA_BIAS,
+            query_key_norm=QueryKeyNorm.HEAD,
+            experts=ExpertTraits(width_keys=("intermediate_size",), shared_default=1, shared_module="shared_mlp"),
+        ),
     }
 )
 """Known decoder families by ``model_type``."""

@@ -8,14 +8,28 @@ from capplan.modeling.config_reader.view import MAX_COUNT, ConfigView
 from capplan.modeling.feed_forward import DenseFeedForward, MixtureOfExperts
 
 EXPERT_KEYS = ("num_local_experts", "num_experts", "n_routed_experts", "moe_num_experts")
-TOPK_KEYS = ("num_experts_per_tok", "num_experts_per_token", "top_k_experts", "moe_top_k", "moe_k", "experts_per_token")
+TOPK_KEYS = (
+    "num_experts_per_tok",
+    "moe_topk",
+    "num_experts_per_token",
+    "top_k_experts",
+    "moe_top_k",
+    "moe_k",
+    "experts_per_token",
+)
 SHARED_COUNT_KEYS = ("n_shared_experts", "num_shared_experts", "moe_num_shared_experts")
 
 
 def read_dense(view: ConfigView, traits: FamilyTraits, hidden_size: int) -> DenseFeedForward:
     """The dense feed-forward of a layer."""
-    default = traits.ffn_multiple * hidden_size if traits.ffn_multiple else None
-    width = view.integer(*traits.dense_width_keys, default=default)
+    multiple = traits.ffn_multiple
+    if traits.ffn_multiple_key is not None:
+        multiple = view.integer(traits.ffn_multiple_key, default=multiple, maximum=64)
+    default = multiple * hidden_size if multiple else None
+    if default is not None and not traits.dense_width_keys:
+        width = default
+    else:
+        width = view.integer(*traits.dense_width_keys, default=default)
     return DenseFeedForward(hidden_size, width, traits.gated, resolve_flag(view, traits.mlp_bias))
 
 

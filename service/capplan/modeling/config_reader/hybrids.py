@@ -394,6 +394,40 @@ def read_lfm2(view: ConfigView) -> Decoder:
     return assemble_decoder(view, hidden, blocks, tied_default=True)
 
 
+def read_lfm2_moe(view: ConfigView) -> Decoder:
+    """LFM2 with experts: the first layers stay dense, at the stated width."""
+    dense_layers = view.integer("num_dense_layers", minimum=0, maximum=MAX_COUNT)
+    decoder = read_lfm2(view.with_value("block_auto_adjust_ff_dim", False))
+    hidden = decoder.hidden_size
+    traits = ExpertTraits(module="feed_forward", router_buffer=("use_expert_bias", True))
+    experts = read_experts(view, FamilyTraits(), traits, hidden)
+    blocks = [
+        block if number < dense_layers else replace(block, feed_forwards=(experts,))
+        for number, block in enumerate(decoder.blocks)
+    ]
+    return replace(decoder, blocks=blocks)
+
+
+def read_mamba2(view: ConfigView) -> Decoder:
+    """Mamba2 models: nothing but Mamba2 blocks."""
+    hidden = view.integer(*HIDDEN_KEYS)
+    mamba = Mamba2(
+        hidden_size=hidden,
+        heads=view.integer("num_heads", maximum=MAX_COUNT),
+        head_dim=view.integer("head_dim", maximum=MAX_COUNT),
+        groups=view.integer("n_groups", maximum=MAX_COUNT),
+        state_size=view.integer("state_size", maximum=MAX_COUNT),
+        kernel=view.integer("conv_kernel", maximum=64),
+        conv_bias=view.flag("use_conv_bias", default=True),
+        projection_bias=view.flag("use_bias", default=False),
+    )
+    inner = view.integer("expand", default=2, maximum=64) * hidden
+    if mamba.inner_size != inner:
+        raise view.inconsistent("num_heads", f"heads times head_dim is {mamba.inner_size}, not the inner width {inner}")
+    blocks = [Block((mamba,), (), hidden)] * read_layer_count(view)
+    return assemble_decoder(view, hidden, blocks, tied_default=False)
+
+
 def _lfm2_width(view: ConfigView) -> int:
     """The stated width, or two thirds of it rounded up to a multiple where the config says so."""
     width = view.integer("block_ff_dim", "intermediate_size")

@@ -267,7 +267,7 @@ def read_chatglm(view: ConfigView) -> Decoder:
     """ChatGLM: grouped heads only where ``multi_query_attention`` says so."""
     heads = read_query_heads(view)
     if not view.flag("multi_query_attention", default=False):
-        view = view.with_value("multi_query_group_num", heads)
+        view = view.with_value("num_key_value_heads", heads)
     return read_decoder(view, FAMILIES["chatglm"])
 
 
@@ -284,11 +284,11 @@ def read_falcon(view: ConfigView) -> Decoder:
     norms = (view.integer("num_ln_in_parallel_attn", default=2, maximum=2) if grouped else 1) if parallel else 2
     bias = view.flag("bias", default=False)
     traits = replace(FAMILIES["falcon"], norms_per_layer=norms, qkv_bias=bias, output_bias=bias, mlp_bias=bias)
-    return read_decoder(view.with_value("num_kv_heads", kv_heads), traits)
+    return read_decoder(view.with_value("num_key_value_heads", kv_heads), traits)
 
 
 def read_gpt_bigcode(view: ConfigView) -> Decoder:
     """StarCoder: one key/value head unless ``multi_query`` is false."""
     heads = read_query_heads(view)
     kv_heads = 1 if view.flag("multi_query", default=True) else heads
-    return read_decoder(view.with_value("num_kv_heads", kv_heads), FAMILIES["gpt_bigcode"])
+    return read_decoder(view.with_value("num_key_value_heads", kv_heads), FAMILIES["gpt_bigcode"])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
-from capplan.modeling.config_reader import encoders, hybrids, irregular
+from capplan.modeling.config_reader import encoders, gemma3n, hybrids, irregular
 from capplan.modeling.config_reader.decoder import Decoder
 from capplan.modeling.config_reader.view import ConfigView
 
@@ -25,9 +25,12 @@ READERS: Mapping[str, Callable[[ConfigView], Decoder]] = MappingProxyType(
         "bamba": hybrids.read_bamba,
         "falcon_h1": hybrids.read_falcon_h1,
         "lfm2": hybrids.read_lfm2,
+        "lfm2_moe": hybrids.read_lfm2_moe,
+        "mamba2": hybrids.read_mamba2,
         "nemotron-nas": irregular.read_nemotron_nas,
         "mimo_v2_flash": irregular.read_mimo_v2,
         "gemma4_text": irregular.read_gemma4,
+        "gemma3n_text": gemma3n.read_gemma3n_text,
         "qwen": irregular.read_qwen1,
         "deepseek_v4": irregular.read_deepseek_v4,
         "dbrx": irregular.read_dbrx,
@@ -54,6 +57,19 @@ CLASS_DEFAULTS: Mapping[str, Mapping[str, object]] = MappingProxyType(
     {
         "llama": _LLAMA_CLASS,
         "mistral": _LLAMA_CLASS | {"intermediate_size": 14336, "num_key_value_heads": 8},
+        "gemma3n_text": {
+            "vocab_size": 262400,
+            "vocab_size_per_layer_input": 262144,
+            "hidden_size": 2048,
+            "hidden_size_per_layer_input": 256,
+            "num_attention_heads": 8,
+            "num_key_value_heads": 2,
+            "head_dim": 256,
+            "sliding_window": 512,
+            "max_position_embeddings": 32768,
+            "altup_num_inputs": 4,
+            "laurel_rank": 64,
+        },
         "gemma3_text": {
             "vocab_size": 262208,
             "hidden_size": 2304,

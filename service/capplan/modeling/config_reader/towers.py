@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from capplan.modeling.architecture import Tower
+from capplan.modeling.config_reader.gemma3n import gemma3n_towers
 from capplan.modeling.config_reader.layers import read_layer_count
 from capplan.modeling.config_reader.view import MAX_COUNT, ConfigView
 from capplan.modeling.linear import Component, LinearMap, Shard
@@ -168,8 +169,9 @@ def clip_vision(view: ConfigView, name: str) -> Tower:
 
 def _llava(root: ConfigView, hidden_size: int) -> tuple[Tower, ...]:
     view = root.sub("vision_config")
-    if view.text("model_type", default="clip_vision_model") != "clip_vision_model":
-        raise view.inconsistent("model_type", "only clip_vision_model is known under llava")
+    kind = view.text("model_type", default="clip_vision_model")
+    if kind not in ("clip_vision_model", "pixtral"):
+        raise view.inconsistent("model_type", "only clip_vision_model and pixtral are known under llava")
     width = view.integer("hidden_size")
     bias = root.flag("multimodal_projector_bias", default=True, quiet=True)
     projector = assemble(
@@ -181,12 +183,26 @@ def _llava(root: ConfigView, hidden_size: int) -> tuple[Tower, ...]:
         ),
         0,
     )
-    return clip_vision(view, "vision_tower"), projector
+    tower = _pixtral_tower(view, ()) if kind == "pixtral" else clip_vision(view, "vision_tower")
+    return tower, projector
 
 
 def _pixtral(root: ConfigView, hidden_size: int) -> tuple[Tower, ...]:
     """Pixtral's tower under a Mistral 3 projector with patch merging."""
     view = root.sub("vision_config")
+    width = view.integer("hidden_size")
+    bias = root.flag("multimodal_projector_bias", default=False, quiet=True)
+    merge = root.integer("spatial_merge_size", default=2, maximum=64, quiet=True) ** 2
+    projector = (
+        tower_map("multi_modal_projector.merging_layer", width * merge, width, bias=False),
+        tower_map("multi_modal_projector.linear_1", width, hidden_size, bias=bias),
+        tower_map("multi_modal_projector.linear_2", hidden_size, hidden_size, bias=bias),
+    )
+    norm = Tower("multi_modal_projector.norm", (), width)
+    return _pixtral_tower(view, projector), norm
+
+
+def _pixtral_tower(view: ConfigView, projector: tuple[LinearMap, ...]) -> Tower:
     width = view.integer("hidden_size")
     heads = view.integer("num_attention_heads", maximum=MAX_COUNT)
     head_width = heads * view.integer("head_dim", default=width // heads, quiet=True)
@@ -200,15 +216,8 @@ def _pixtral(root: ConfigView, hidden_size: int) -> tuple[Tower, ...]:
         norm=2 * width,
         attention_width=head_width,
     )
-    bias = root.flag("multimodal_projector_bias", default=False, quiet=True)
-    merge = root.integer("spatial_merge_size", default=2, maximum=64, quiet=True) ** 2
-    outer = (
-        tower_map("vision_tower.patch_conv", _patch_inputs(view), width, bias=False),
-        tower_map("multi_modal_projector.merging_layer", width * merge, width, bias=False),
-        tower_map("multi_modal_projector.linear_1", width, hidden_size, bias=bias),
-        tower_map("multi_modal_projector.linear_2", hidden_size, hidden_size, bias=bias),
-    )
-    return (assemble("vision_tower", (stack,), outer, width + width),)
+    patches = tower_map("vision_tower.patch_conv", _patch_inputs(view), width, bias=False)
+    return assemble("vision_tower", (stack,), (patches, *projector), width)
 
 
 def _llama4(root: ConfigView, hidden_size: int) -> tuple[Tower, ...]:
@@ -310,6 +319,7 @@ TOWERS: Mapping[str, Callable[[ConfigView, int], tuple[Tower, ...]]] = MappingPr
         "qwen3_5": _qwen3_vl,
         "qwen3_5_moe": _qwen3_vl,
         "gemma3": _siglip,
+        "gemma3n": gemma3n_towers,
         "gemma4": _gemma4,
         "llava": _llava,
         "mistral3": _pixtral,
