@@ -6,7 +6,7 @@ request, while the decoder runs once per token and keeps the encoder's keys and 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
@@ -229,9 +229,3 @@ def read_t5(view: ConfigView) -> tuple[Decoder, tuple[Tower, ...]]:
         attention_width=heads * head_dim,
     )
     return decoder, (assemble("encoder", (stack,), (), hidden + buckets),)
-
-
-ENCODER_DECODERS: Mapping[str, Callable[[ConfigView], tuple[Decoder, tuple[Tower, ...]]]] = MappingProxyType(
-    {"clip": read_clip, "whisper": read_whisper, "t5": read_t5, "mt5": read_t5}
-)
-"""Readers of models with a second transformer, by model type."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
-from capplan.modeling.config_reader import encoders, gemma3n, hybrids, irregular
+from capplan.modeling.architecture import Tower
+from capplan.modeling.config_reader import encoders, gemma3n, hybrids, irregular, vision_models
 from capplan.modeling.config_reader.decoder import Decoder
 from capplan.modeling.config_reader.view import ConfigView
 
@@ -37,10 +38,22 @@ READERS: Mapping[str, Callable[[ConfigView], Decoder]] = MappingProxyType(
         "chatglm": irregular.read_chatglm,
         "falcon": irregular.read_falcon,
         "gpt_bigcode": irregular.read_gpt_bigcode,
+        "vit": vision_models.read_vit,
         **dict.fromkeys(encoders.BERT_FAMILIES, encoders.read_bert),
     }
 )
 """Readers by ``model_type`` for what the table of families does not cover."""
+
+ENCODER_DECODERS: Mapping[str, Callable[[ConfigView], tuple[Decoder, tuple[Tower, ...]]]] = MappingProxyType(
+    {
+        "clip": encoders.read_clip,
+        "siglip": vision_models.read_siglip,
+        "whisper": encoders.read_whisper,
+        "t5": encoders.read_t5,
+        "mt5": encoders.read_t5,
+    }
+)
+"""Readers of models with a second transformer, by model type."""
 
 TEXT_KEYS = ("text_config", "llm_config", "language_config")
 """Keys under which multimodal configs keep their text part."""

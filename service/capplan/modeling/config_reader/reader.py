@@ -8,11 +8,10 @@ from dataclasses import dataclass
 from capplan.errors import InvalidInputError, UnsupportedModelError
 from capplan.modeling.architecture import LayerRun, ModelArchitecture, NativeQuantization, Tower, run_length
 from capplan.modeling.config_reader.decoder import Decoder, read_decoder
-from capplan.modeling.config_reader.encoders import ENCODER_DECODERS
 from capplan.modeling.config_reader.families import CLASS_FAMILIES, FAMILIES
 from capplan.modeling.config_reader.heads import architecture_name, without_head
 from capplan.modeling.config_reader.irregular import read_mllama_text
-from capplan.modeling.config_reader.known_types import CLASS_DEFAULTS, READERS, TEXT_KEYS
+from capplan.modeling.config_reader.known_types import CLASS_DEFAULTS, ENCODER_DECODERS, READERS, TEXT_KEYS
 from capplan.modeling.config_reader.prediction import with_prediction
 from capplan.modeling.config_reader.quantization import read_quantization
 from capplan.modeling.config_reader.towers import TEXT_TYPES, TOWERS, mllama_patch_tokens, mllama_tiles

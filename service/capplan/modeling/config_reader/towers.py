@@ -83,18 +83,20 @@ def assemble(name: str, stacks: tuple[Stack, ...], outer: tuple[LinearMap, ...],
     return Tower(name, (*maps, *((m, 1) for m in outer)), vectors + sum(stack.vectors for stack in stacks))
 
 
-def _vit(view: ConfigView, **changes: bool) -> Stack:
+def vit_stack(view: ConfigView, **changes: bool) -> Stack:
     """Layers of a plain vision transformer: two layer norms, biases everywhere."""
     width = view.integer("hidden_size")
     return Stack(read_layer_count(view), width, view.integer("intermediate_size"), norm=4 * width, **changes)
 
 
-def _patches(view: ConfigView) -> int:
+def patch_count(view: ConfigView) -> int:
+    """Patches of one square image."""
     side = view.integer("image_size") // view.integer("patch_size", maximum=MAX_COUNT)
     return side * side
 
 
-def _patch_inputs(view: ConfigView) -> int:
+def patch_inputs(view: ConfigView) -> int:
+    """Values of one patch."""
     channels = view.integer("num_channels", "in_channels", "in_chans", default=3, maximum=MAX_COUNT, quiet=True)
     frames = view.integer("temporal_patch_size", default=1, maximum=MAX_COUNT, quiet=True)
     patch = view.integer("patch_size", maximum=MAX_COUNT)
@@ -109,7 +111,7 @@ def _qwen2_vl(root: ConfigView, hidden_size: int) -> tuple[Tower, ...]:
     merged = width * view.integer("spatial_merge_size", default=2, maximum=64) ** 2
     output = view.integer("hidden_size", default=hidden_size)
     outer = (
-        tower_map("visual.patch_embed", _patch_inputs(view.with_default("temporal_patch_size", 2)), width, bias=False),
+        tower_map("visual.patch_embed", patch_inputs(view.with_default("temporal_patch_size", 2)), width, bias=False),
         tower_map("visual.merger.0", merged, merged, bias=True),
         tower_map("visual.merger.2", merged, output, bias=True),
     )
@@ -125,7 +127,7 @@ def _qwen2_5_vl(root: ConfigView, hidden_size: int) -> tuple[Tower, ...]:
     merged = width * view.integer("spatial_merge_size", default=2, maximum=64) ** 2
     output = view.integer("out_hidden_size", default=hidden_size)
     outer = (
-        tower_map("visual.patch_embed", _patch_inputs(view.with_default("temporal_patch_size", 2)), width, bias=False),
+        tower_map("visual.patch_embed", patch_inputs(view.with_default("temporal_patch_size", 2)), width, bias=False),
         tower_map("visual.merger.0", merged, merged, bias=True),
         tower_map("visual.merger.2", merged, output, bias=True),
     )
@@ -140,7 +142,7 @@ def _qwen3_vl(root: ConfigView, _hidden_size: int) -> tuple[Tower, ...]:
     output = view.integer("out_hidden_size")
     stack = Stack(view.integer("depth", maximum=MAX_COUNT), width, view.integer("intermediate_size"), norm=4 * width)
     taps = len(view.items("deepstack_visual_indexes")) if view.has("deepstack_visual_indexes") else 0
-    outer = [tower_map("visual.patch_embed", _patch_inputs(view), width, bias=True)]
+    outer = [tower_map("visual.patch_embed", patch_inputs(view), width, bias=True)]
     for number in range(taps + 1):
         outer.append(tower_map(f"visual.merger{number}.linear_fc1", merged, merged, bias=True))
         outer.append(tower_map(f"visual.merger{number}.linear_fc2", merged, output, bias=True))
@@ -151,20 +153,20 @@ def _qwen3_vl(root: ConfigView, _hidden_size: int) -> tuple[Tower, ...]:
 def _siglip(root: ConfigView, hidden_size: int) -> tuple[Tower, ...]:
     """SigLIP under a Gemma 3 projector."""
     view = root.sub("vision_config")
-    stack = _vit(view)
+    stack = vit_stack(view)
     outer = (
-        tower_map("vision_tower.patch_embedding", _patch_inputs(view), stack.width, bias=True),
+        tower_map("vision_tower.patch_embedding", patch_inputs(view), stack.width, bias=True),
         tower_map("multi_modal_projector.mm_input_projection", stack.width, hidden_size, bias=False),
     )
-    vectors = _patches(view) * stack.width + 2 * stack.width + stack.width
+    vectors = patch_count(view) * stack.width + 2 * stack.width + stack.width
     return (assemble("vision_tower", (stack,), outer, vectors),)
 
 
 def clip_vision(view: ConfigView, name: str) -> Tower:
     """CLIP's vision tower: class token, positions, norms before and after the layers."""
-    stack = _vit(view)
-    outer = (tower_map(f"{name}.patch_embedding", _patch_inputs(view), stack.width, bias=False),)
-    return assemble(name, (stack,), outer, stack.width + (_patches(view) + 1) * stack.width + 4 * stack.width)
+    stack = vit_stack(view)
+    outer = (tower_map(f"{name}.patch_embedding", patch_inputs(view), stack.width, bias=False),)
+    return assemble(name, (stack,), outer, stack.width + (patch_count(view) + 1) * stack.width + 4 * stack.width)
 
 
 def _llava(root: ConfigView, hidden_size: int) -> tuple[Tower, ...]:
@@ -216,29 +218,29 @@ def _pixtral_tower(view: ConfigView, projector: tuple[LinearMap, ...]) -> Tower:
         norm=2 * width,
         attention_width=head_width,
     )
-    patches = tower_map("vision_tower.patch_conv", _patch_inputs(view), width, bias=False)
+    patches = tower_map("vision_tower.patch_conv", patch_inputs(view), width, bias=False)
     return assemble("vision_tower", (stack,), (patches, *projector), width)
 
 
 def _llama4(root: ConfigView, hidden_size: int) -> tuple[Tower, ...]:
     view = root.sub("vision_config")
-    stack = _vit(view)
+    stack = vit_stack(view)
     ratio = view.number("pixel_shuffle_ratio", minimum=0.01, maximum=1)
     shuffled = round(stack.width / ratio**2)
     hidden, output = view.integer("projector_input_dim"), view.integer("projector_output_dim")
     outer = (
-        tower_map("vision_model.patch_embedding", _patch_inputs(view), stack.width, bias=False),
+        tower_map("vision_model.patch_embedding", patch_inputs(view), stack.width, bias=False),
         tower_map("vision_model.vision_adapter.fc1", shuffled, hidden, bias=False),
         tower_map("vision_model.vision_adapter.fc2", hidden, output, bias=False),
         tower_map("multi_modal_projector.linear_1", view.integer("vision_output_dim"), hidden_size, bias=False),
     )
-    vectors = stack.width + (_patches(view) + 1) * stack.width + 4 * stack.width
+    vectors = stack.width + (patch_count(view) + 1) * stack.width + 4 * stack.width
     return (assemble("vision_model", (stack,), outer, vectors),)
 
 
 def mllama_patch_tokens(root: ConfigView) -> int:
     """Vision tokens of one tile: its patches and the class token."""
-    return _patches(root.sub("vision_config")) + 1
+    return patch_count(root.sub("vision_config")) + 1
 
 
 def mllama_tiles(root: ConfigView) -> int:
@@ -257,7 +259,7 @@ def _mllama(root: ConfigView, hidden_size: int) -> tuple[Tower, ...]:
     shapes = len(view.items("supported_aspect_ratios")) + 1
     positions = tokens * width + shapes * tiles * tokens * width + 2 * shapes * tiles * width + 3
     outer = (
-        tower_map("vision_model.patch_embedding", _patch_inputs(view), width, bias=False),
+        tower_map("vision_model.patch_embedding", patch_inputs(view), width, bias=False),
         tower_map("multi_modal_projector", view.integer("vision_output_dim"), hidden_size, bias=True),
     )
     return (assemble("vision_model", (local, gated), outer, width + positions + 4 * width),)
@@ -277,7 +279,7 @@ def _kimi(root: ConfigView, _hidden_size: int) -> tuple[Tower, ...]:
     rows, columns = (view.checked_integer("merge_kernel_size", side, maximum=64) for side in sides)
     merged = view.integer("mm_hidden_size") * rows * columns
     outer = (
-        tower_map("vision_tower.patch_embed", _patch_inputs(view), width, bias=True),
+        tower_map("vision_tower.patch_embed", patch_inputs(view), width, bias=True),
         tower_map("mm_projector.linear_1", merged, merged, bias=True),
         tower_map("mm_projector.linear_2", merged, view.integer("text_hidden_size"), bias=True),
     )
@@ -304,7 +306,7 @@ def _gemma4(root: ConfigView, hidden_size: int) -> tuple[Tower, ...]:
         attention_width=heads * head_dim,
     )
     outer = (
-        tower_map("vision_tower.patch_embedder", _patch_inputs(view), width, bias=False),
+        tower_map("vision_tower.patch_embedder", patch_inputs(view), width, bias=False),
         tower_map("embed_vision.embedding_projection", width, hidden_size, bias=False),
     )
     return (assemble("vision_tower", (stack,), outer, 2 * view.integer("position_embedding_size") * width),)
