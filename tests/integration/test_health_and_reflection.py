@@ -30,6 +30,11 @@ def test_a_service_nobody_knows_is_not_found(server: RunningServer) -> None:
     assert refusal.value.code() is grpc.StatusCode.NOT_FOUND
 
 
+def test_everything_the_server_has_is_listed(server: RunningServer) -> None:
+    statuses = server.health.List(health_pb2.HealthListRequest(), timeout=CALL_TIMEOUT_S).statuses
+    assert {name: status.status for name, status in statuses.items()} == dict.fromkeys({"", *CONTRACT}, SERVING)
+
+
 def test_a_watcher_is_told_the_status(server: RunningServer) -> None:
     watch = server.health.Watch(health_pb2.HealthCheckRequest(), timeout=CALL_TIMEOUT_S)
     assert next(watch).status == SERVING

@@ -58,7 +58,7 @@ class _UnaryInterceptor(grpc.aio.ServerInterceptor):
 class ObservationInterceptor(_UnaryInterceptor):
     """Counts, times and logs every unary call. Never logs what is in a request."""
 
-    def __init__(self, metrics: Metrics, logger: structlog.stdlib.BoundLogger) -> None:
+    def __init__(self, metrics: Metrics, logger: structlog.typing.FilteringBoundLogger) -> None:
         """Observe into ``metrics`` and ``logger``."""
         self._metrics = metrics
         self._logger = logger
@@ -101,7 +101,7 @@ class ObservationInterceptor(_UnaryInterceptor):
 class ErrorInterceptor(_UnaryInterceptor):
     """Ends a call that raised with the status of the error table; what is not in the table is logged whole."""
 
-    def __init__(self, logger: structlog.stdlib.BoundLogger) -> None:
+    def __init__(self, logger: structlog.typing.FilteringBoundLogger) -> None:
         """Log unexpected errors to ``logger``."""
         self._logger = logger
 

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import grpc
 import grpc.aio
-from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+from grpc_health.v1 import health, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
 from capplan.errors import CapplanError
@@ -19,6 +19,7 @@ from capplan.server.answer_cache import AnswerCache
 from capplan.server.application import Application
 from capplan.server.dispatch import Dispatcher, generic_handlers
 from capplan.server.errors import AddressInUseError
+from capplan.server.health_service import HealthService
 from capplan.server.interceptors import ErrorInterceptor, ObservationInterceptor
 from capplan.server.logs import configure_logs, server_logger
 from capplan.server.methods import SERVICES, Method, methods_of
@@ -64,7 +65,7 @@ class Server:
             queued=settings.reading_queue,
             deadline_reserve_s=settings.deadline_reserve_ms / 1_000,
         )
-        self._health = health.aio.HealthServicer()
+        self._health = HealthService(_SERVICE_NAMES)
         self._grpc: grpc.aio.Server | None = None
         self._metrics_server: MetricsServer | None = None
         self._refreshing: asyncio.Task[None] | None = None
@@ -83,8 +84,7 @@ class Server:
         except RuntimeError as error:
             raise AddressInUseError("gRPC calls", address) from error
         self._metrics_server = MetricsServer(self._metrics.registry, settings.metrics_host, settings.metrics_port)
-        for name in ("", *_SERVICE_NAMES):
-            await self._health.set(name, health_pb2.HealthCheckResponse.SERVING)
+        await self._health.start_serving()
         await server.start()
         self._grpc = server
         if settings.catalog_refresh_s:

@@ -10,7 +10,6 @@ from capplan.estimation.estimate import Figure, Provenance, ReplicaEstimate
 from capplan.estimation.legality import Fault
 from capplan.estimation.memory import MemoryBreakdown
 from capplan.estimation.replica import Parallelism
-from capplan.planning.query import Workload
 from capplan.server.conversion.integers import int64
 from capplan.v1 import placement_pb2, planner_service_pb2
 
@@ -20,11 +19,6 @@ _PROVENANCES: Final[Mapping[Provenance, placement_pb2.Provenance.ValueType]] = {
     Provenance.INTERPOLATED: placement_pb2.PROVENANCE_INTERPOLATED,
     Provenance.MEASURED: placement_pb2.PROVENANCE_MEASURED,
 }
-
-
-def mean_live_tokens(workload: Workload) -> float:
-    """Mean context of a running request: its prompt, and half of what it generates."""
-    return workload.input_tokens + workload.output_tokens / 2
 
 
 def to_estimate(figure: Figure) -> placement_pb2.Estimate:

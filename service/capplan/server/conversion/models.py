@@ -9,8 +9,9 @@ from capplan.modeling.architecture import ModelArchitecture
 from capplan.modeling.costs import ModelCosts, model_costs
 from capplan.modeling.parameters import active_parameters, parameter_groups, total_parameters
 from capplan.modeling.precision import native_precision
+from capplan.modeling.token_costs import decode_intensity, token_costs
 from capplan.server.conversion.integers import int64
-from capplan.server.model_sizes import layer_summary, token_costs
+from capplan.server.layer_summary import layer_summary
 from capplan.v1 import model_pb2
 
 
@@ -49,7 +50,7 @@ def to_model_description(
         state_bytes_per_sequence=int64(token.state_bytes_per_sequence, "bytes of recurrent state"),
         flop_per_token=token.flop,
         attention_flop_per_context_token=token.attention_flop_per_context_token,
-        decode_intensity_flop_per_byte=token.decode_intensity_flop_per_byte,
+        decode_intensity_flop_per_byte=decode_intensity(costs, batch_size=1),
         assumptions=architecture.assumptions,
     )
 

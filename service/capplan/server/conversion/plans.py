@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from capplan.estimation.steady_state import Request
 from capplan.modeling.costs import ModelCosts
 from capplan.planning.deployment import DeploymentEstimate, DeploymentQuery
 from capplan.planning.mig_layout import GpuLayout, MigPlan
 from capplan.planning.placement import Placement, Plan, Rejection, Relaxation
-from capplan.planning.query import DevicePrice, PlacementQuery
+from capplan.planning.query import DevicePrice, PlacementQuery, Workload
 from capplan.server.conversion.estimates import (
-    mean_live_tokens,
     to_engine_settings,
     to_estimate,
     to_fault,
@@ -26,7 +26,7 @@ WHOLE_DEVICE_RESOURCES = {"nvidia": "nvidia.com/gpu", "amd": "amd.com/gpu"}
 
 def to_plan_response(plan: Plan, query: PlacementQuery, revision: int) -> planner_service_pb2.PlanPlacementResponse:
     """The whole answer to a placement question."""
-    live_tokens = mean_live_tokens(query.workload)
+    live_tokens = _live_tokens(query.workload)
     return planner_service_pb2.PlanPlacementResponse(
         placements=[
             _to_placement(rank, placement, query.model, live_tokens)
@@ -57,7 +57,7 @@ def to_deployment_response(
         accelerator=accelerator_name(query.item.accelerator.sku),
     )
     if estimate.memory is not None:
-        response.memory.CopyFrom(to_memory_breakdown(estimate.memory, mean_live_tokens(query.workload)))
+        response.memory.CopyFrom(to_memory_breakdown(estimate.memory, _live_tokens(query.workload)))
     if estimate.performance is not None:
         response.performance.CopyFrom(to_replica_performance(estimate.performance))
     if estimate.total_output_tokens_per_s is not None:
@@ -92,6 +92,10 @@ def _to_placement(rank: int, placement: Placement, model: ModelCosts, live_token
         objective_value=placement.objective_value,
         explanation=placement.explanation,
     )
+
+
+def _live_tokens(workload: Workload) -> float:
+    return Request(workload.input_tokens, workload.output_tokens).live_tokens
 
 
 def _price_source(price: DevicePrice) -> str:

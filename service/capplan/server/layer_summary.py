@@ -1,13 +1,12 @@
-"""What a model is and what one token costs, as the figures ``DescribeModel`` reports."""
+"""A model's layers in words, as ``DescribeModel`` reports them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from capplan.modeling.architecture import Block, FeedForward, Mixer, ModelArchitecture
 from capplan.modeling.attention import LatentAttention, SoftmaxAttention
-from capplan.modeling.costs import ModelCosts
+from capplan.modeling.compressed_attention import CompressedAttention
 from capplan.modeling.feed_forward import MixtureOfExperts
 from capplan.modeling.recurrent import (
     GatedDeltaNet,
@@ -17,51 +16,6 @@ from capplan.modeling.recurrent import (
     Mamba2,
     ShortConvolution,
 )
-
-
-@dataclass(frozen=True, slots=True)
-class TokenCosts:
-    """What one more token costs, on one device.
-
-    Attributes:
-        cache_bytes: KV bytes while the context is shorter than every window.
-        cache_bytes_beyond_window: KV bytes once every window is full.
-        state_bytes_per_sequence: recurrent state of one sequence, which does not grow.
-        flop: FLOP without attention over the context.
-        attention_flop_per_context_token: FLOP in decode, for each token of context.
-        decode_intensity_flop_per_byte: FLOP for each weight byte read when one sequence decodes.
-    """
-
-    cache_bytes: float
-    cache_bytes_beyond_window: float
-    state_bytes_per_sequence: int
-    flop: float
-    attention_flop_per_context_token: float
-    decode_intensity_flop_per_byte: float
-
-
-def token_costs(costs: ModelCosts) -> TokenCosts:
-    """The costs of one token. A weight that is multiplied with counts two FLOP, a multiplication and an addition."""
-    flop = sum(2.0 * gemm.active_parameters for gemm in costs.gemms) + sum(s.flop_per_token for s in costs.states)
-    # One sequence reads the experts its token visits, not those it does not, and one row of a lookup table.
-    read_bytes = costs.replicated_bytes + sum(
-        gemm.stored_bytes * (gemm.experts_per_token / gemm.experts if gemm.experts else 1.0)
-        for gemm in costs.gemms
-        if gemm.active_parameters
-    )
-    return TokenCosts(
-        cache_bytes=costs.cache_bytes_per_token,
-        cache_bytes_beyond_window=sum(
-            (a.layers * a.cache_bytes_per_token for a in costs.attentions if a.window_tokens is None), 0.0
-        ),
-        state_bytes_per_sequence=sum(state.bytes_per_sequence for state in costs.states),
-        flop=flop,
-        attention_flop_per_context_token=sum(
-            (a.layers * (a.decode_flop_per_context_token + a.indexer_flop_per_context_token) for a in costs.attentions),
-            0.0,
-        ),
-        decode_intensity_flop_per_byte=flop / read_bytes if read_bytes else 0.0,
-    )
 
 
 def layer_summary(architecture: ModelArchitecture) -> tuple[str, ...]:
@@ -87,6 +41,8 @@ def _mixer_phrase(mixer: Mixer) -> str:
         case LatentAttention():
             sparse = f", {mixer.indexer.topk} tokens picked by an indexer" if mixer.indexer is not None else ""
             return f"latent attention, {mixer.query_heads} query heads, latent of {mixer.kv_lora_rank}{sparse}"
+        case CompressedAttention():
+            return _compressed_phrase(mixer)
         case Mamba1():
             return f"Mamba, {mixer.inner_size} channels, state of {mixer.state_size}"
         case Mamba2():
@@ -113,6 +69,15 @@ def _softmax_phrase(mixer: SoftmaxAttention) -> str:
         return f"cross {phrase} over {mixer.cross_tokens} tokens"
     if mixer.window_tokens is not None:
         return f"{phrase}, window of {mixer.window_tokens} tokens"
+    return phrase
+
+
+def _compressed_phrase(mixer: CompressedAttention) -> str:
+    phrase = f"compressed attention, {mixer.query_heads} query heads, window of {mixer.window_tokens} tokens"
+    if mixer.ratio:
+        phrase += f" and one entry for every {mixer.ratio} tokens before it"
+    if mixer.index_heads:
+        phrase += f", {mixer.index_topk} of them picked by an indexer"
     return phrase
 
 
