@@ -1,7 +1,7 @@
 """Whether a split of a model over ranks would start: tensor, pipeline and expert parallelism judged together.
 
-The one place that says so. Tensor parallelism's own rules are :mod:`capplan.modeling.sharding`'s; what expert parallelism
-lifts of them, and what pipelines and experts ask on top, is here.
+The one place that says so. Tensor parallelism's own rules are :mod:`capplan.modeling.sharding`'s; what expert
+parallelism lifts of them, and what pipelines and experts ask on top, is here.
 """
 
 from __future__ import annotations

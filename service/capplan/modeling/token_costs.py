@@ -54,7 +54,8 @@ def state_bytes_per_sequence(costs: ModelCosts) -> int:
 def sequence_cache_bytes(costs: ModelCosts, context_tokens: int) -> float:
     """KV bytes of one sequence: each layer keeps the context, or its window where that is shorter.
 
-    An engine takes a little more: whole blocks, and a prefill chunk beyond the window (:mod:`capplan.estimation.memory`).
+    An engine takes a little more: whole blocks, and a prefill chunk beyond the window; :mod:`capplan.estimation.memory`
+    has that.
     """
     return sum(
         (a.layers * a.cache_bytes_per_token * _kept(a, context_tokens) for a in costs.attentions),
@@ -97,9 +98,7 @@ def prefill_flop(costs: ModelCosts, prompt_tokens: int, *, causal: bool = True) 
             scored = _causal_mean(prompt_tokens, _kept(a, prompt_tokens))
         else:
             attended, scored = float(_attended(a, prompt_tokens)), float(_kept(a, prompt_tokens))
-        total += a.layers * (
-            a.prefill_flop_per_context_token * attended + a.indexer_flop_per_context_token * scored
-        )
+        total += a.layers * (a.prefill_flop_per_context_token * attended + a.indexer_flop_per_context_token * scored)
     return total
 
 
@@ -123,12 +122,13 @@ def decode_intensity(costs: ModelCosts, batch_size: int, context_tokens: int = 0
     Args:
         costs: the model in its formats.
         batch_size: sequences that decode a token each.
-        context_tokens: context of each sequence, whose cache and state are read beside the weights; 0 for the weights
-            alone, the figure matrix products are judged by.
+        context_tokens: context of each sequence. What its attention reads of the cache, and the state that is read
+            and written, are then moved beside the weights; 0 for the weights alone, what matrix products wait for.
     """
     moved = weight_bytes_read(costs, batch_size)
     if context_tokens:
-        moved += batch_size * (sequence_cache_bytes(costs, context_tokens) + state_bytes_per_sequence(costs))
+        cache = sum(a.layers * a.cache_bytes_per_token * _attended(a, context_tokens) for a in costs.attentions)
+        moved += batch_size * (cache + 2.0 * state_bytes_per_sequence(costs))
     flop = batch_size * decode_flop(costs, context_tokens)
     return flop / moved if moved else 0.0
 
