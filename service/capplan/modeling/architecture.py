@@ -17,10 +17,9 @@ from capplan.modeling.recurrent import (
     GatedDeltaNet,
     KimiDeltaAttention,
     LightningAttention,
-    Mamba1,
-    Mamba2,
     ShortConvolution,
 )
+from capplan.modeling.state_space import Mamba1, Mamba2
 
 AttentionMixer = SoftmaxAttention | LatentAttention | CompressedAttention
 RecurrentMixer = Mamba1 | Mamba2 | GatedDeltaNet | KimiDeltaAttention | LightningAttention | ShortConvolution

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from capplan.modeling.attention import LatentAttention, SoftmaxAttention, SparseIndexer
-from capplan.modeling.config_reader.families import FamilyTraits, Flag, QueryKeyNorm
+from capplan.modeling.config_reader.traits import FamilyTraits, Flag, QueryKeyNorm
 from capplan.modeling.config_reader.view import MAX_COUNT, ConfigView
 
 HEAD_KEYS = ("num_attention_heads", "n_heads", "n_head", "num_heads")

@@ -10,9 +10,9 @@ from capplan.modeling.config_reader.attention import (
     read_softmax_attention,
     resolve_flag,
 )
-from capplan.modeling.config_reader.families import FamilyTraits
 from capplan.modeling.config_reader.feed_forward import expert_layers, has_experts, read_dense, read_experts
 from capplan.modeling.config_reader.layers import read_layer_count, read_max_context, windows_by_layer
+from capplan.modeling.config_reader.traits import FamilyTraits
 from capplan.modeling.config_reader.view import ConfigView
 from capplan.modeling.linear import Component, LinearMap, Shard
 
@@ -117,4 +117,22 @@ def read_decoder(view: ConfigView, traits: FamilyTraits) -> Decoder:
         head=head,
         tied_head=tied,
         final_norm_parameters=norm * (2 if traits.embedding_norm else 1),
+    )
+
+
+def assemble_decoder(
+    view: ConfigView, hidden_size: int, blocks: list[Block], *, tied_default: bool, final_norms: int = 1
+) -> Decoder:
+    """A decoder around blocks: token table, head, final norm."""
+    vocabulary = view.integer(*VOCABULARY_KEYS)
+    tied = read_tied(view, tied_default)
+    return Decoder(
+        hidden_size=hidden_size,
+        vocabulary_size=vocabulary,
+        max_context_tokens=read_max_context(view),
+        blocks=blocks,
+        embeddings=(Embedding("embed_tokens", vocabulary, hidden_size),),
+        head=None if tied else output_head(hidden_size, vocabulary),
+        tied_head=tied,
+        final_norm_parameters=final_norms * hidden_size,
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from capplan.modeling.config_reader.attention import resolve_flag
-from capplan.modeling.config_reader.families import ExpertTraits, FamilyTraits
+from capplan.modeling.config_reader.traits import ExpertTraits, FamilyTraits
 from capplan.modeling.config_reader.view import MAX_COUNT, ConfigView
 from capplan.modeling.feed_forward import DenseFeedForward, MixtureOfExperts
 

@@ -6,10 +6,9 @@ from dataclasses import replace
 
 from capplan.modeling.architecture import Block, Embedding, Tower
 from capplan.modeling.config_reader.attention import read_softmax_attention
-from capplan.modeling.config_reader.decoder import HIDDEN_KEYS, Decoder
-from capplan.modeling.config_reader.families import FamilyTraits, QueryKeyNorm
-from capplan.modeling.config_reader.hybrids import assemble_decoder
+from capplan.modeling.config_reader.decoder import HIDDEN_KEYS, Decoder, assemble_decoder
 from capplan.modeling.config_reader.layers import SLIDING, read_layer_count, read_layer_types, read_window
+from capplan.modeling.config_reader.traits import FamilyTraits, QueryKeyNorm
 from capplan.modeling.config_reader.view import MAX_COUNT, MAX_WIDTH, ConfigView
 from capplan.modeling.feed_forward import DenseFeedForward
 from capplan.modeling.linear import Component, LinearMap, Shard

@@ -9,11 +9,18 @@ from capplan.modeling.architecture import Block, Embedding, FeedForward, Mixer
 from capplan.modeling.attention import SoftmaxAttention
 from capplan.modeling.compressed_attention import CompressedAttention
 from capplan.modeling.config_reader.attention import read_query_heads, read_softmax_attention
-from capplan.modeling.config_reader.decoder import HIDDEN_KEYS, VOCABULARY_KEYS, Decoder, output_head, read_decoder
-from capplan.modeling.config_reader.families import FAMILIES, ExpertTraits, FamilyTraits, QueryKeyNorm, WindowRule
+from capplan.modeling.config_reader.decoder import (
+    HIDDEN_KEYS,
+    VOCABULARY_KEYS,
+    Decoder,
+    assemble_decoder,
+    output_head,
+    read_decoder,
+)
+from capplan.modeling.config_reader.families import FAMILIES
 from capplan.modeling.config_reader.feed_forward import expert_layers, has_experts, read_dense, read_experts
-from capplan.modeling.config_reader.hybrids import assemble_decoder
 from capplan.modeling.config_reader.layers import SLIDING, read_layer_count, read_layer_types, read_window
+from capplan.modeling.config_reader.traits import ExpertTraits, FamilyTraits, QueryKeyNorm, WindowRule
 from capplan.modeling.config_reader.view import MAX_COUNT, ConfigView
 from capplan.modeling.feed_forward import DenseFeedForward
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
 from capplan.modeling.architecture import Tower
-from capplan.modeling.config_reader import encoders, gemma3n, hybrids, irregular, vision_models
+from capplan.modeling.config_reader import encoders, gemma3n, hybrids, irregular, linear_hybrids, vision_models
 from capplan.modeling.config_reader.decoder import Decoder
 from capplan.modeling.config_reader.view import ConfigView
 
@@ -16,17 +16,17 @@ READERS: Mapping[str, Callable[[ConfigView], Decoder]] = MappingProxyType(
         "mamba": hybrids.read_mamba1,
         "falcon_mamba": hybrids.read_mamba1,
         "nemotron_h": hybrids.read_nemotron_h,
-        "qwen3_next": hybrids.read_qwen3_next,
-        "qwen3_5_text": hybrids.read_qwen3_next,
-        "qwen3_5_moe_text": hybrids.read_qwen3_next,
-        "kimi_linear": hybrids.read_kimi_linear,
-        "minimax": hybrids.read_minimax_text,
-        "minimax_text_01": hybrids.read_minimax_text,
+        "qwen3_next": linear_hybrids.read_qwen3_next,
+        "qwen3_5_text": linear_hybrids.read_qwen3_next,
+        "qwen3_5_moe_text": linear_hybrids.read_qwen3_next,
+        "kimi_linear": linear_hybrids.read_kimi_linear,
+        "minimax": linear_hybrids.read_minimax_text,
+        "minimax_text_01": linear_hybrids.read_minimax_text,
         "granitemoehybrid": hybrids.read_granite_hybrid,
         "bamba": hybrids.read_bamba,
         "falcon_h1": hybrids.read_falcon_h1,
-        "lfm2": hybrids.read_lfm2,
-        "lfm2_moe": hybrids.read_lfm2_moe,
+        "lfm2": linear_hybrids.read_lfm2,
+        "lfm2_moe": linear_hybrids.read_lfm2_moe,
         "mamba2": hybrids.read_mamba2,
         "nemotron-nas": irregular.read_nemotron_nas,
         "mimo_v2_flash": irregular.read_mimo_v2,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from capplan.modeling.config_reader.families import FamilyTraits, WindowRule
+from capplan.modeling.config_reader.traits import FamilyTraits, WindowRule
 from capplan.modeling.config_reader.view import MAX_COUNT, MAX_TOKENS, ConfigView
 
 LAYER_COUNT_KEYS = ("num_hidden_layers", "n_layer", "n_layers", "num_layers", "decoder_layers")
