@@ -57,6 +57,10 @@ COEFFICIENTS: tuple[Coefficient, ...] = (
     Coefficient(
         "expert_layer_s", 45e-6, 1e-6, 200e-6, ("engine", "generation"), "routing of one expert layer, seconds"
     ),
+    Coefficient(
+        "request_s", 15e-3, 1e-3, 500e-3, ("engine",), "handling of one request before its first token, seconds"
+    ),
+    Coefficient("burst_share", 0.1, 0.02, 0.9, ("engine",), "share of a benchmark's requests that arrive in bursts"),
     Coefficient("sequence_s", 2e-6, 0.05e-6, 60e-6, ("engine",), "host work per running sequence and step, seconds"),
 )
 BY_NAME: Mapping[str, Coefficient] = {coefficient.name: coefficient for coefficient in COEFFICIENTS}

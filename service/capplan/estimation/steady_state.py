@@ -89,9 +89,9 @@ def steady_state(table: ReplicaTable, request: Request, batch: Array) -> SteadyS
     Notes:
         ``TPOT = (1 - f) step(B, 0) + f step(B, chunk)`` with f the share of steps that carry prompt tokens; an engine
         that runs prompts apart takes ``step(B, 0) + step(0, chunk)`` instead of ``step(B, chunk)``. With pipeline
-        stages each of as many micro-batches passes all of them. TTFT is the rest of the running step, the wait behind
-        other prompts (mean wait of a deterministic server at the prefill utilisation, ``rho / (2 (1 - rho))`` of its own
-        service time) and the request's own prefill steps.
+        stages each of as many micro-batches passes all of them. TTFT is the request's handling, the rest of the running
+        step, the wait behind other prompts (mean wait of a deterministic server at the prefill utilisation,
+        ``rho / (2 (1 - rho))`` of its own service time) and the request's own prefill steps.
     """
     mix = prefill_mix(table, request, batch)
     decoding = np.maximum(batch / table.stages, 1.0)
@@ -106,11 +106,11 @@ def steady_state(table: ReplicaTable, request: Request, batch: Array) -> SteadyS
     itl = (1.0 - mix.step_share) * plain + mix.step_share * mixed
     single = np.broadcast_to(np.minimum(request.input_tokens, table.token_budget), batch.shape)
     chunks = np.ceil(request.input_tokens / table.token_budget)
-    unloaded = chunks * step(zero, single)
+    unloaded = table.request_s + chunks * step(zero, single)
     # at saturation the wait is without bound; callers stop before it, the clip keeps the arithmetic finite
     utilisation = np.minimum(mix.budget_share, 0.999)
     own = chunks * mixed
-    ttft = 0.5 * itl + own * (1.0 + utilisation / (2.0 * (1.0 - utilisation)))
+    ttft = table.request_s + 0.5 * itl + own * (1.0 + utilisation / (2.0 * (1.0 - utilisation)))
     e2e = ttft + (request.output_tokens - 1.0) * itl
     requests_per_s = batch / (request.output_tokens * itl)
     return SteadyState(

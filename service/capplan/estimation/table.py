@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import lru_cache
+from typing import TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -102,6 +103,7 @@ class ReplicaTable:
         state_flop_per_token: FLOP of the recurrences.
         overhead_s: launches and scheduling of one step.
         sequence_overhead_s: host work per running sequence.
+        request_s: handling of one request before its first token.
         token_budget: tokens of one step of the replica.
         stages: pipeline stages; as many micro-batches are under way.
         split_prefill: 1 where prompts run in steps of their own, 0 where beside decoding sequences.
@@ -120,6 +122,7 @@ class ReplicaTable:
     state_flop_per_token: Array
     overhead_s: Array
     sequence_overhead_s: Array
+    request_s: Array
     token_budget: Array
     stages: Array
     split_prefill: Array
@@ -129,6 +132,10 @@ class ReplicaTable:
     def rows(self) -> int:
         """How many replicas."""
         return int(self.token_budget.shape[0])
+
+    def take(self, rows: NDArray[np.int64]) -> ReplicaTable:
+        """The table of the replicas at the given positions, repeated ones included."""
+        return _take(self, rows)
 
     def collective_s(self, tokens: Array) -> Array:
         """Seconds of all all-reduces of one step over ``tokens`` (C, B); log-log linear between the grid's points."""
@@ -142,6 +149,20 @@ class ReplicaTable:
             low, high = group.log_s[rows, left], group.log_s[rows, left + 1]
             total = total + group.count * np.exp(low + (position - left) * (high - low))
         return total
+
+
+_T = TypeVar("_T")
+
+
+def _take(value: _T, rows: NDArray[np.int64]) -> _T:
+    """Indexes every array of a (nested) dataclass by rows."""
+    if isinstance(value, np.ndarray):
+        return cast("_T", value[rows])
+    if isinstance(value, tuple):
+        return cast("_T", tuple(_take(item, rows) for item in value))
+    if is_dataclass(value) and not isinstance(value, type):
+        return replace(value, **{f.name: _take(getattr(value, f.name), rows) for f in fields(value)})
+    return value
 
 
 class _ByFacts:
@@ -261,7 +282,8 @@ def _collective_groups(
 
     def scaled(replica: Replica, ranks: int) -> Array:
         factor = fitted.of("collective", engine=replica.settings.name, generation=_generation(replica))
-        return _collective_log_s(_ByFacts(replica.device.accelerator), ranks) + np.log(factor)
+        log_s: Array = _collective_log_s(_ByFacts(replica.device.accelerator), ranks) + np.log(factor)
+        return log_s
 
     spreads = [replica.parallelism for replica in replicas]
     layers = np.full((len(replicas), 1), float(model.layers))
@@ -331,6 +353,7 @@ def build_table(model: ModelCosts, replicas: Sequence[Replica], fitted: Coeffici
         state_flop_per_token=_column([sum(s.flop_per_token for s in model.states) / tp for tp in ranks]),
         overhead_s=_column(overhead),
         sequence_overhead_s=_column(per_sequence),
+        request_s=_column([fitted.of("request_s", engine=r.settings.name) for r in replicas]),
         token_budget=_column([float(r.settings.max_num_batched_tokens) for r in replicas]) * groups,
         stages=_column([float(spread.pipeline_parallel) for spread in spreads]),
         split_prefill=_column([float(r.settings.name in SPLIT_PREFILL_ENGINES) for r in replicas]),
