@@ -8,14 +8,8 @@ from capplan.modeling.architecture import Block, FeedForward, Mixer, ModelArchit
 from capplan.modeling.attention import LatentAttention, SoftmaxAttention
 from capplan.modeling.compressed_attention import CompressedAttention
 from capplan.modeling.feed_forward import MixtureOfExperts
-from capplan.modeling.recurrent import (
-    GatedDeltaNet,
-    KimiDeltaAttention,
-    LightningAttention,
-    Mamba1,
-    Mamba2,
-    ShortConvolution,
-)
+from capplan.modeling.recurrent import GatedDeltaNet, KimiDeltaAttention, LightningAttention, ShortConvolution
+from capplan.modeling.state_space import Mamba1, Mamba2
 
 
 def layer_summary(architecture: ModelArchitecture) -> tuple[str, ...]:
