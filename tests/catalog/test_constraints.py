@@ -40,12 +40,20 @@ VALID: dict[str, dict[str, Any]] = {
     | {"name": "o/m", "folded": "o-m", "family": "f", "total_parameters": 8_000_000_000, "facts": {"layers": 32}}
     | {"parameters_source": "counted", "confidence": "high"},
     "model_aliases": FACT | {"folded": "m", "alias": "m", "name": "o/m"},
+    "measurement_imports": {"id": 7, "file_name": "run.json", "digest": "0" * 64, "format": "vllm"}
+    | {"imported_at": datetime.datetime(2026, 11, 30), "landed": 2, "present": 0, "rejected": 1},
+    "measurements": {"key": "k", "source": "a page", "as_of": "v1", "engine": "vllm", "model": "o/m", "weights": "fp8"}
+    | {"kv_cache": "auto", "sku": "x-80gb", "devices": 8, "tensor_parallel": 2, "pipeline_parallel": 2}
+    | {"expert_parallel": 1, "attention_data_parallel": 2, "input_tokens": 1000.0, "output_tokens": 100.0}
+    | {"load_kind": "concurrency", "load_value": 16.0, "metric": "tpot_ms", "statistic": "mean", "value": 20.0}
+    | {"trust": "B"},
 }
+WITH_SOURCE = tuple(name for name in VALID if name not in {"mig_profile_starts", "measurement_imports"})
 
 # (table, what is wrong, the rule that refuses it)
 CHECKS: list[tuple[str, dict[str, Any], str]] = [
-    *((table, {"source": " "}, "source_not_blank") for table in VALID if table != "mig_profile_starts"),
-    *((table, {"retired": True}, "retired_by_an_operator") for table in VALID if table != "mig_profile_starts"),
+    *((table, {"source": " "}, "source_not_blank") for table in WITH_SOURCE),
+    *((table, {"retired": True}, "retired_by_an_operator") for table in WITH_SOURCE),
     ("accelerators", {"sku": ""}, "sku_not_blank"),
     ("accelerators", {"sku": "X-80GB"}, "sku_lower_case"),
     ("accelerators", {"vendor": "nvida"}, "vendor_known"),
@@ -129,9 +137,41 @@ CHECKS: list[tuple[str, dict[str, Any], str]] = [
     ("model_profiles", {"confidence": "sure"}, "confidence_known"),
     ("model_aliases", {"folded": ""}, "folded_not_blank"),
     ("model_aliases", {"alias": ""}, "alias_not_blank"),
-    ("catalog_revision", {"id": 2}, "only_row"),
+    ("measurement_imports", {"file_name": ""}, "file_name_not_blank"),
+    ("measurement_imports", {"digest": "0"}, "digest_is_sha256"),
+    ("measurement_imports", {"format": "xml"}, "format_known"),
+    *(("measurement_imports", {count: -1}, f"{count}_at_least_0") for count in ("landed", "present", "rejected")),
+    *(("measurements", {name: " "}, f"{name}_not_blank") for name in ("key", "as_of", "engine", "weights", "kv_cache")),
+    *(
+        ("measurements", {name: 0, **({"tensor_parallel": None} if name == "devices" else {})}, f"{name}_in_range")
+        for name in (
+            "devices",
+            "tensor_parallel",
+            "pipeline_parallel",
+            "expert_parallel",
+            "attention_data_parallel",
+        )
+    ),
+    ("measurements", {"devices": 7}, "ranks_within_devices"),  # 2 x 2 x 2 ranks
+    *(
+        ("measurements", {name: wrong}, f"{name}_positive")
+        for name in ("input_tokens", "output_tokens", "load_value", "value")
+        for wrong in (0.0, -1.0, float("inf"))
+    ),
+    ("measurements", {"load_kind": "busy"}, "load_kind_known"),
+    ("measurements", {"load_value": None}, "load_is_stated"),
+    ("measurements", {"metric": "tpot_s"}, "metric_known"),
+    ("measurements", {"statistic": "p42"}, "statistic_known"),
+    ("measurements", {"trust": "D"}, "trust_known"),
+    ("measurements", {"trust": "own"}, "own_rows_were_imported"),
+    ("measurements", {"import_id": 7, "edited": True}, "own_rows_were_imported"),
+    ("measurements", {"import_id": 7, "trust": "own"}, "imported_by_an_operator"),
+    ("measurement_revision", {"id": 2, "revision": 0}, "only_row"),
+    ("catalog_revision", {"id": 2, "revision": 0}, "only_row"),
     ("catalog_revision", {"id": 2, "revision": -1}, "only_row"),
 ]
+
+REVISIONS = ("catalog_revision", "measurement_revision")
 
 # (table, what is wrong, text of the refusal)
 REFERENCES: list[tuple[str, dict[str, Any], str]] = [
@@ -145,6 +185,10 @@ REFERENCES: list[tuple[str, dict[str, Any], str]] = [
     ("mig_profile_starts", {"profile_id": 5}, "FOREIGN KEY"),
     ("mig_profile_starts", {"memory_slices": 2}, "FOREIGN KEY"),  # not the profile's size
     ("mig_profile_starts", {"grid_units": 12}, "FOREIGN KEY"),
+    ("measurements", {"sku": "y"}, "FOREIGN KEY"),
+    ("measurements", {"model": "y"}, "FOREIGN KEY"),
+    ("measurements", {"import_id": 8, "trust": "own", "edited": True}, "FOREIGN KEY"),
+    ("measurements", {"value": float("nan")}, "NOT NULL"),
     ("accelerators", {"source": None}, "NOT NULL"),
     ("accelerators", {"as_of": None}, "NOT NULL"),
     ("device_prices", {"as_of": None}, "NOT NULL"),
@@ -175,7 +219,7 @@ def test_every_valid_row_is_accepted(empty: Engine) -> None:
 @pytest.mark.parametrize(("name", "wrong", "rule"), CHECKS, ids=lambda value: str(value)[:60])
 def test_a_rule_refuses(empty: Engine, name: str, wrong: dict[str, Any], rule: str) -> None:
     insert_valid(empty, until=name)
-    row = VALID.get(name, {"revision": 0, "updated_at": datetime.datetime(2026, 1, 1)}) | wrong
+    row = VALID.get(name, {"updated_at": datetime.datetime(2026, 1, 1)} if name == "catalog_revision" else {}) | wrong
     with empty.begin() as connection, pytest.raises(IntegrityError, match=f"ck_{name}_{rule}\\b"):
         connection.execute(insert(table(name)).values(row))
 
@@ -204,7 +248,8 @@ def test_a_profile_name_is_unique_on_its_board(empty: Engine) -> None:
 
 def test_every_check_of_the_tables_has_a_case_here() -> None:
     # `revision >= 0` cannot be reached alone: the only row exists already. Its own test is below.
-    covered = {f"ck_{name}_{rule}" for name, _, rule in CHECKS} | {"ck_catalog_revision_revision_at_least_0"}
+    covered = {f"ck_{name}_{rule}" for name, _, rule in CHECKS}
+    covered |= {f"ck_{name}_revision_at_least_0" for name in REVISIONS}
     named = {
         str(constraint.name)
         for name in tables.__all__
@@ -214,6 +259,23 @@ def test_every_check_of_the_tables_has_a_case_here() -> None:
     assert covered == named
 
 
-def test_the_revision_cannot_become_negative(empty: Engine) -> None:
+@pytest.mark.parametrize("name", REVISIONS)
+def test_a_revision_cannot_become_negative(empty: Engine, name: str) -> None:
     with empty.begin() as connection, pytest.raises(IntegrityError, match="revision_at_least_0"):
-        connection.exec_driver_sql("UPDATE catalog_revision SET revision = -1")
+        connection.exec_driver_sql(f"UPDATE {name} SET revision = -1")
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        {"tensor_parallel": None},
+        {"load_kind": "offline_max", "load_value": None},
+        {"load_kind": "qps", "load_value": None, "statistic": "max_under_slo"},
+        {"trust": "own", "import_id": 7, "edited": True},
+    ],
+    ids=str,
+)
+def test_a_measurement_may_leave_this_open(empty: Engine, row: dict[str, Any]) -> None:
+    insert_valid(empty, until="measurements")
+    with empty.begin() as connection:
+        connection.execute(insert(table("measurements")).values(VALID["measurements"] | row))

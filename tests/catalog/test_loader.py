@@ -35,6 +35,7 @@ TABLES = (
     "cloud_instances",
     "model_profiles",
     "model_aliases",
+    "measurements",
 )
 
 
@@ -244,7 +245,8 @@ def model(name: str, **values: Any) -> dict[str, Any]:
 def test_a_model_whose_name_changes_its_case_stays_one_model(loaded: Engine, shipped: ShippedCatalog) -> None:
     as_of = shipped.accelerators[0]["as_of"]
     alias = {"folded": "m-one", "alias": "M One", "name": "org/m-1", "source": "s", "as_of": as_of}
-    first = dataclasses.replace(shipped, model_profiles=(model("org/m-1", as_of=as_of),), model_aliases=(alias,))
+    profiles = (model("org/m-1", as_of=as_of),)
+    first = dataclasses.replace(shipped, model_profiles=profiles, model_aliases=(alias,), measurements=())
     load(loaded, first)
     renamed = dataclasses.replace(
         first,

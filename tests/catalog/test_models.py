@@ -35,7 +35,8 @@ def line(name: str, **values: Any) -> dict[str, Any]:
 def loaded_with(engine: Engine, shipped: ShippedCatalog, records: Sequence[dict[str, Any]]) -> CatalogSnapshot:
     profiles, aliases = parse_model_profiles("\n".join(json.dumps(record) for record in records))
     with session_scope(engine) as session:
-        load_catalog(session, dataclasses.replace(shipped, model_profiles=profiles, model_aliases=aliases))
+        facts = dataclasses.replace(shipped, model_profiles=profiles, model_aliases=aliases, measurements=())
+        load_catalog(session, facts)
         return load_snapshot(session)
 
 

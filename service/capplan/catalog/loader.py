@@ -10,6 +10,7 @@ from typing import Any, Self
 from sqlalchemy import delete, insert
 from sqlalchemy.orm import Session
 
+from capplan.catalog.measurements import mark_measurements_changed
 from capplan.catalog.reconciliation import Row, TablePlan, TableReport, plan_table
 from capplan.catalog.repository import lock_catalog, raise_revision, read_all, read_revision, table_of
 from capplan.catalog.shipped import ShippedCatalog, read_shipped
@@ -18,6 +19,7 @@ from capplan.catalog.tables import (
     AcceleratorRow,
     CloudInstanceRow,
     DevicePriceRow,
+    MeasurementRow,
     MigBoardRow,
     MigProfileRow,
     MigProfileStartRow,
@@ -84,6 +86,7 @@ def load_catalog(session: Session, shipped: ShippedCatalog | None = None) -> Loa
             table_of(ModelProfileRow), ("folded",), facts.model_profiles, there.models, needed=there.needs_model
         ),
         "model_aliases": plan_table(table_of(ModelAliasRow), ("folded",), facts.model_aliases, there.model_aliases),
+        "measurements": plan_table(table_of(MeasurementRow), ("key",), facts.measurements, there.measurements),
     }
     plans = {"mig_boards": boards, "mig_profiles": profiles, **leaves}
     # Children go before their parents, and a board only after the accelerators that leave it have been written.
@@ -95,8 +98,12 @@ def load_catalog(session: Session, shipped: ShippedCatalog | None = None) -> Loa
         plan.write(session)
     boards.withdraw(session)
     reports = {name: plan.report for name, plan in plans.items()}
-    changed = any(report.changed for report in reports.values())
-    return LoadReport(reports, raise_revision(session) if changed else read_revision(session).number)
+    if not any(report.changed for report in reports.values()):
+        return LoadReport(reports, read_revision(session).number)
+    revision = raise_revision(session)
+    if reports["measurements"].changed:
+        mark_measurements_changed(session, revision)
+    return LoadReport(reports, revision)
 
 
 def _write_profiles(session: Session, plan: TablePlan) -> None:
@@ -127,6 +134,7 @@ class _Existing:
     instances: Sequence[Row]
     models: Sequence[Row]
     model_aliases: Sequence[Row]
+    measurements: Sequence[Row]
 
     @classmethod
     def read(cls, session: Session) -> Self:
@@ -145,6 +153,7 @@ class _Existing:
             instances=read_all(session, CloudInstanceRow),
             models=read_all(session, ModelProfileRow),
             model_aliases=read_all(session, ModelAliasRow),
+            measurements=read_all(session, MeasurementRow),
         )
 
     def belongs_to_edited_board(self, profile: Row) -> bool:
@@ -157,15 +166,15 @@ class _Existing:
         return board["board"] in rows
 
     def needs_accelerator(self, accelerator: Row) -> bool:
-        """Whether a name, price or instance of an operator refers to the accelerator."""
+        """Whether a name, price, instance or measurement of an operator refers to the accelerator."""
         return any(
             accelerator["sku"] in _edited(rows, "sku")
-            for rows in (self.accelerator_aliases, self.prices, self.instances)
+            for rows in (self.accelerator_aliases, self.prices, self.instances, self.measurements)
         )
 
     def needs_model(self, model: Row) -> bool:
-        """Whether a name of an operator refers to the model."""
-        return model["name"] in _edited(self.model_aliases, "name")
+        """Whether a name or a measurement of an operator refers to the model."""
+        return model["name"] in _edited(self.model_aliases, "name") | _edited(self.measurements, "model")
 
 
 def _edited(rows: Iterable[Row], column: str) -> set[Any]:

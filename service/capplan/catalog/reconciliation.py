@@ -61,15 +61,16 @@ class TablePlan:
     def write(self, session: Session) -> None:
         """Insert and update."""
         if self.inserted:
-            session.execute(insert(self.table), [self._columns(row) for row in self.inserted])
-        for row in self.updated:
-            session.execute(update(self.table).where(self._is(row)).values(self._columns(row)))
+            session.execute(insert(self.table), self._columns(self.inserted))
+        for row, values in zip(self.updated, self._columns(self.updated), strict=True):
+            session.execute(update(self.table).where(self._is(row)).values(values))
 
     def _is(self, row: Row) -> ColumnElement[bool]:
         return and_(*(self.table.c[column] == row[column] for column in self.key))
 
-    def _columns(self, row: Row) -> dict[str, Any]:
-        return {column: value for column, value in row.items() if column in self.table.c}
+    def _columns(self, rows: Iterable[Row]) -> list[dict[str, Any]]:
+        names = set(self.table.c.keys())
+        return [{column: value for column, value in row.items() if column in names} for row in rows]
 
 
 def plan_table(

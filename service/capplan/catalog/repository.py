@@ -53,8 +53,9 @@ def table_of(row_type: type[Base]) -> Table:
 def read_all(session: Session, row_type: type[Base]) -> Sequence[Row]:
     """Every row of a table, by primary key."""
     table = table_of(row_type)
-    rows = session.execute(select(table).order_by(*table.primary_key)).mappings()
-    return [{column.name: row[column.name] for column in table.columns} for row in rows]
+    rows = session.execute(select(table).order_by(*table.primary_key))
+    names = [column.name for column in table.columns]
+    return [dict(zip(names, row, strict=True)) for row in rows]
 
 
 def _read_live(session: Session, row_type: type[Base]) -> list[Row]:

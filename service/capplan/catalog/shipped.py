@@ -13,6 +13,7 @@ from typing import Any, Final
 from sqlalchemy import Date, Double, Integer, Table
 from sqlalchemy.types import TypeEngine
 
+from capplan.catalog.measurements import measurement_key
 from capplan.catalog.names import fold_accelerator_name, fold_model_name
 from capplan.catalog.repository import table_of
 from capplan.catalog.tables import (
@@ -20,6 +21,7 @@ from capplan.catalog.tables import (
     AcceleratorRow,
     CloudInstanceRow,
     DevicePriceRow,
+    MeasurementRow,
     MigBoardRow,
     MigProfileRow,
 )
@@ -58,6 +60,7 @@ class ShippedCatalog:
     cloud_instances: tuple[Values, ...]
     model_profiles: tuple[Values, ...]
     model_aliases: tuple[Values, ...]
+    measurements: tuple[Values, ...]
 
 
 def read_shipped() -> ShippedCatalog:
@@ -73,8 +76,7 @@ def read_shipped() -> ShippedCatalog:
         listed = row.pop("starts")
         starts[row["board"], row["profile_id"]] = tuple(sorted(int(start) for start in listed.split()))
         profiles.append(row | {"grid_units": grids[row["board"]]})
-    models_file = files("capplan.catalog") / "data" / _MODELS_FILE
-    models, model_aliases = parse_model_profiles(models_file.read_text(encoding="utf-8"))
+    models, model_aliases = parse_model_profiles(_text(_MODELS_FILE))
     return ShippedCatalog(
         accelerators=tuple(_csv_rows("accelerators.csv", table_of(AcceleratorRow))),
         accelerator_aliases=tuple(
@@ -88,7 +90,27 @@ def read_shipped() -> ShippedCatalog:
         cloud_instances=tuple(_csv_rows("cloud_instances.csv", table_of(CloudInstanceRow))),
         model_profiles=models,
         model_aliases=model_aliases,
+        measurements=tuple(_measurements()),
     )
+
+
+def _measurements() -> Iterator[Values]:
+    """Rows of the measurements, with their sources from the file that lists each source once."""
+    with_source = ("source", "source_url")
+    records = csv.DictReader(_text("measurement_sources.csv").splitlines())
+    sources = {record["source_id"]: {name: record[name] for name in with_source} for record in records}
+    derived = ("key", *with_source, "import_id")
+    for line, row in enumerate(
+        _csv_rows("measurements.csv", table_of(MeasurementRow), derived=derived, extra=("source_id",)), start=2
+    ):
+        source = sources.get(row.pop("source_id"))
+        if source is None:
+            raise ValueError(f"measurements.csv, line {line}: its source is not in measurement_sources.csv")
+        yield row | source | {"key": measurement_key(row), "import_id": None}
+
+
+def _text(name: str) -> str:
+    return (files("capplan.catalog") / "data" / name).read_text(encoding="utf-8")
 
 
 def _csv_rows(name: str, table: Table, derived: tuple[str, ...] = (), extra: tuple[str, ...] = ()) -> Iterator[Values]:
@@ -102,8 +124,7 @@ def _csv_rows(name: str, table: Table, derived: tuple[str, ...] = (), extra: tup
     """
     columns = {column.name: column for column in table.columns if column.name not in {"edited", "retired", *derived}}
     parsers = {column.name: _parser(column.type) for column in columns.values()}
-    text = (files("capplan.catalog") / "data" / name).read_text(encoding="utf-8")
-    reader = csv.DictReader(text.splitlines())
+    reader = csv.DictReader(_text(name).splitlines())
     expected = {*columns, *extra}
     if set(reader.fieldnames or ()) != expected:
         raise ValueError(f"{name}: columns {sorted(expected ^ set(reader.fieldnames or ()))} are missing or unknown")

@@ -19,7 +19,7 @@ def verify_shipped(facts: ShippedCatalog) -> None:
     Raises:
         InvalidInputError: with every fault found.
     """
-    faults = [*_accelerator_faults(facts), *_board_faults(facts), *_alias_faults(facts)]
+    faults = [*_accelerator_faults(facts), *_board_faults(facts), *_alias_faults(facts), *_measurement_faults(facts)]
     if faults:
         raise InvalidInputError(faults)
 
@@ -59,3 +59,19 @@ def _claims(
         owner = owners.setdefault(row["folded"], entry)
         if owner != entry:
             yield FieldViolation(f"{table}[{row['alias']}]", f"means {entry}, but is a name of {owner} already")
+
+
+def _measurement_faults(facts: ShippedCatalog) -> Iterator[FieldViolation]:
+    """A measurement must be of an accelerator and a model of the catalogue, and no figure may be listed twice."""
+    skus = {row["sku"] for row in facts.accelerators}
+    models = {row["name"] for row in facts.model_profiles}
+    keys: set[str] = set()
+    for row in facts.measurements:
+        field = f"measurements[{row['key']}]"
+        if row["sku"] not in skus:
+            yield FieldViolation(field, f"no accelerator {row['sku']!r}")
+        if row["model"] not in models:
+            yield FieldViolation(field, f"no model {row['model']!r}")
+        if row["key"] in keys:
+            yield FieldViolation(field, "listed twice")
+        keys.add(row["key"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from capplan.catalog.tables.accelerators import AcceleratorAliasRow, AcceleratorRow
+from capplan.catalog.tables.measurements import MeasurementImportRow, MeasurementRevisionRow, MeasurementRow
 from capplan.catalog.tables.mig import MigBoardRow, MigProfileRow, MigProfileStartRow
 from capplan.catalog.tables.models import ModelAliasRow, ModelProfileRow
 from capplan.catalog.tables.offers import CloudInstanceRow, DevicePriceRow
@@ -14,6 +15,9 @@ __all__ = [
     "CatalogRevisionRow",
     "CloudInstanceRow",
     "DevicePriceRow",
+    "MeasurementImportRow",
+    "MeasurementRevisionRow",
+    "MeasurementRow",
     "MigBoardRow",
     "MigProfileRow",
     "MigProfileStartRow",

@@ -9,28 +9,38 @@ from sqlalchemy import CheckConstraint, String, false
 from sqlalchemy.orm import Mapped, mapped_column
 
 
-class Provenance:
+class OperatorMarks:
+    """Whether an operator has taken a row over.
+
+    Attributes:
+        edited: an operator created or changed the row; loading shipped facts leaves it alone from then on.
+        retired: an operator deleted the row; it stays as a mark, so that loading does not bring it back.
+    """
+
+    edited: Mapped[bool] = mapped_column(server_default=false())
+    retired: Mapped[bool] = mapped_column(server_default=false())
+
+
+class Provenance(OperatorMarks):
     """Where a row comes from, and whether an operator has taken it over.
 
     Attributes:
         source: what the row's facts were read from.
         as_of: when they were read or, for a row that carries observations, when the last one was made.
-        edited: an operator created or changed the row; loading shipped facts leaves it alone from then on.
-        retired: an operator deleted the row; it stays as a mark, so that loading does not bring it back.
     """
 
     source: Mapped[str] = mapped_column(String(512))
     as_of: Mapped[datetime.date]
-    edited: Mapped[bool] = mapped_column(server_default=false())
-    retired: Mapped[bool] = mapped_column(server_default=false())
+
+
+def operator_marks_checks() -> tuple[CheckConstraint, ...]:
+    """Constraints of the :class:`OperatorMarks` columns."""
+    return (CheckConstraint("edited OR NOT retired", "retired_by_an_operator"),)
 
 
 def provenance_checks() -> tuple[CheckConstraint, ...]:
     """Constraints of the :class:`Provenance` columns."""
-    return (
-        not_blank("source"),
-        CheckConstraint("edited OR NOT retired", "retired_by_an_operator"),
-    )
+    return (not_blank("source"), *operator_marks_checks())
 
 
 def not_blank(column: str) -> CheckConstraint:
@@ -57,3 +67,8 @@ def between(column: str, low: float, high: float) -> CheckConstraint:
 def at_least(column: str, low: int) -> CheckConstraint:
     """A number that is not below a limit; a null passes."""
     return CheckConstraint(f"{column} >= {low}", f"{column}_at_least_{low}")
+
+
+def positive_below(column: str, limit: float) -> CheckConstraint:
+    """A number above zero; a null passes. The limit also keeps infinity out, and what PostgreSQL sorts above it."""
+    return CheckConstraint(f"{column} > 0 AND {column} < {limit:.0f}", f"{column}_positive")
