@@ -7,12 +7,15 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from capplan.errors import InvalidInputError
+from capplan.errors import CapplanError, InvalidInputError
 from capplan.modeling.config_reader import read_config
+from capplan.modeling.costs import model_costs
 from capplan.modeling.facts import architecture_from_facts, architecture_to_facts
+from capplan.modeling.precision import native_precision
+from capplan.modeling.sharding import tensor_parallel_faults, weight_bytes_per_rank
 from tests.modeling import published
 from tests.modeling.published import BLOCK_FP8
 
@@ -84,6 +87,8 @@ def test_another_schema_is_refused(schema: object) -> None:
         ({"hidden_size": "4096"}, "model.facts.hidden_size"),
         ({"hidden_size": True}, "model.facts.hidden_size"),
         ({"hidden_size": -1}, "model.facts.hidden_size"),
+        ({"hidden_size": 0}, "model.facts.hidden_size"),
+        ({"dtype": "fp7"}, "model.facts.dtype"),
         ({"tied_head": 1}, "model.facts.tied_head"),
         ({"layer": []}, "model.facts.layer"),
         ({"layers": [1]}, "model.facts.layers"),
@@ -118,18 +123,23 @@ json_values = st.recursive(
 )
 
 
-@given(name=st.sampled_from(["LLAMA_3_1_8B", "DEEPSEEK_V3", "QWEN3_NEXT_80B"]), data=st.data())
-def test_damaged_facts_raise_nothing_but_their_error(name: str, data: st.DataObject) -> None:
+@settings(max_examples=300)
+@given(name=st.sampled_from(["LLAMA_3_1_8B", "DEEPSEEK_V3", "QWEN3_NEXT_80B", "GPT_OSS_20B"]), data=st.data())
+def test_damaged_facts_are_refused_or_can_be_costed(name: str, data: st.DataObject) -> None:
     facts = facts_of(name)
     place: Any = facts
-    for _ in range(data.draw(st.integers(0, 4))):
+    for _ in range(data.draw(st.integers(1, 8))):
         if not isinstance(place, dict | list) or not place:
             break
         key = data.draw(st.sampled_from(sorted(place) if isinstance(place, dict) else list(range(len(place)))))
         if isinstance(place[key], dict | list) and place[key] and data.draw(st.booleans()):
             place = place[key]
         else:
-            place[key] = data.draw(json_values)
+            place[key] = data.draw(json_values | st.integers(0, 3))
             break
-    with contextlib.suppress(InvalidInputError):
-        architecture_from_facts(facts)
+    with contextlib.suppress(CapplanError):
+        architecture = architecture_from_facts(facts)
+        costs = model_costs(architecture, native_precision(architecture))
+        assert costs.weight_bytes > 0
+        tensor_parallel_faults(costs, 3)
+        weight_bytes_per_rank(costs, 3)

@@ -7,7 +7,7 @@ import pytest
 from capplan.errors import InvalidInputError, UnsupportedModelError, UnsupportedPrecisionError
 from capplan.modeling.config_reader import read_config
 from capplan.modeling.costs import Component, ModelCosts, Shard, model_costs
-from capplan.modeling.precision import WEIGHT_PRECISIONS, native_precision
+from capplan.modeling.precision import WEIGHT_PRECISIONS, accepted_weight_precisions, native_precision
 from capplan.modeling.storage import STORAGE_FORMATS
 from tests.modeling import published
 from tests.modeling.published import BLOCK_FP8, Config
@@ -178,11 +178,21 @@ def test_towers_stay_in_16_bit_on_every_rank() -> None:
     assert (tower.storage, tower.shard) == ("bf16", Shard.REPLICATED)
 
 
-@pytest.mark.parametrize("precision", ["bf16", "nvfp4", "int4"])
+@pytest.mark.parametrize("precision", ["bf16", "nvfp4", "int4", "mxfp4"])
 def test_a_native_fp8_checkpoint_may_be_converted_and_says_so(precision: str) -> None:
     config = published.DEEPSEEK_V3 | {"quantization_config": BLOCK_FP8}
     costs = model_costs(read_config(config, name="deepseek"), precision)
     assert any("the fp8 checkpoint is" in sentence for sentence in costs.assumptions)
+
+
+def test_a_checkpoint_trained_in_int4_may_be_requantised_to_nvfp4_but_an_awq_file_not() -> None:
+    # nvidia/Kimi-K2.5-NVFP4 is made of moonshotai/Kimi-K2.5; nobody serves an AWQ file so.
+    trained = compressed("group", num_bits=4, type="int", group_size=32)
+    kimi = read_config(published.KIMI_K2 | {"quantization_config": trained}, name="kimi")
+    assert accepted_weight_precisions(kimi) == ("int4", "nvfp4")
+    awq = {"quant_method": "awq", "bits": 4, "group_size": 128}
+    qwen = read_config(published.QWEN3_32B | {"quantization_config": awq}, name="qwen")
+    assert accepted_weight_precisions(qwen) == ("int4",)
 
 
 def test_bf16_from_fp8_weighs_two_bytes_a_parameter() -> None:

@@ -17,13 +17,14 @@ from typing import Any, Union
 
 from capplan.errors import InvalidInputError
 from capplan.modeling.architecture import Block, LayerRun, ModelArchitecture
+from capplan.modeling.architecture_check import check_architecture
 
 SCHEMA = 1
 """Version of the form; raised whenever a reader of the old one would misread it."""
 
 FACTS_FIELD = "model.facts"
 
-_MAX_INTEGER = 1 << 62
+_MAX_INTEGER = 1 << 40
 
 
 def architecture_to_facts(architecture: ModelArchitecture) -> dict[str, Any]:
@@ -45,6 +46,7 @@ def architecture_from_facts(facts: Mapping[str, Any]) -> ModelArchitecture:
     body = {key: value for key, value in facts.items() if key != "schema"}
     architecture = _decode_object(ModelArchitecture, body, FACTS_FIELD)
     assert isinstance(architecture, ModelArchitecture)  # the decoder builds what it is asked for
+    check_architecture(architecture, FACTS_FIELD)
     return architecture
 
 
@@ -118,7 +120,7 @@ def _decode(hint: Any, value: Any, path: str) -> Any:
             raise InvalidInputError.single(path, f"must be one of {', '.join(hint)}") from None
     if hint is int:
         if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= _MAX_INTEGER:
-            raise InvalidInputError.single(path, "must be an integer, not negative")
+            raise InvalidInputError.single(path, f"must be an integer between 0 and {_MAX_INTEGER}")
     elif not isinstance(value, hint):
         raise InvalidInputError.single(path, f"must be of type {hint.__name__}")
     return value

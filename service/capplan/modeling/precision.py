@@ -68,6 +68,8 @@ _CONVERSIONS: Mapping[tuple[str, str], str] = {
     ("mxfp4", "bf16"): "the mxfp4 checkpoint is dequantised to bf16",
     ("fp8", "nvfp4"): "the fp8 checkpoint is requantised to nvfp4",
     ("fp8", "int4"): "the fp8 checkpoint is requantised to int4",
+    ("fp8", "mxfp4"): "the fp8 checkpoint is requantised to mxfp4",
+    ("int4", "nvfp4"): "the int4 checkpoint is requantised to nvfp4",
 }
 
 
@@ -131,7 +133,12 @@ def accepted_weight_precisions(architecture: ModelArchitecture) -> tuple[str, ..
     """Every weight precision :func:`resolve_weights` accepts for this model."""
     native = architecture.quantization
     if native is not None:
-        reachable = [to for (source, to) in _CONVERSIONS if source == native.precision]
+        reachable = {to for (source, to) in _CONVERSIONS if source == native.precision}
+        if not _has_experts(architecture):
+            reachable.discard("mxfp4")
+        if native.precision == "int4" and not (native.method == "compressed-tensors" and _has_experts(architecture)):
+            # Trained in int4 and published again in nvfp4 (Kimi K2.5); never so for AWQ or GPTQ files.
+            reachable.discard("nvfp4")
         return tuple(p for p in WEIGHT_PRECISIONS if p == native.precision or p in reachable)
     if _has_experts(architecture):
         return WEIGHT_PRECISIONS
