@@ -60,7 +60,7 @@ def test_every_row_speaks_the_cores_words(measurements: tuple[Measurement, ...],
 def test_only_trusted_rows_are_shipped(measurements: tuple[Measurement, ...]) -> None:
     assert {row.trust for row in measurements} == {"A", "B", "B-"}
     flags = {flag for row in measurements for flag in row.flags}
-    assert flags == {"precision_inferred", "power_limited", "dp_attention", "disaggregated"}
+    assert flags == {"precision_inferred", "power_limited", "dp_attention", "disaggregated", "neighbours_busy"}
 
 
 def test_the_ranks_of_an_aggregated_replica_divide_its_devices(measurements: tuple[Measurement, ...]) -> None:
@@ -112,6 +112,22 @@ def test_a_figure_published_per_gpu_is_stored_for_the_whole_deployment(measureme
         and (row.input_tokens, row.output_tokens, row.load_value) == (128, 2048, 512)
     ]
     assert row.value == 684 * 8
+
+
+def test_every_mig_row_names_a_profile_of_its_board(
+    measurements: tuple[Measurement, ...], snapshot: CatalogSnapshot
+) -> None:
+    sliced = {(row.sku, row.mig_profile) for row in measurements if row.mig_profile}
+    assert ("a100-sxm4-80gb", "1g.10gb") in sliced
+    for sku, profile in sliced:
+        board = snapshot.mig_board_of(snapshot.accelerators[sku].accelerator)
+        assert profile in {known.name for known in board.profiles}
+
+
+# MLPerf Inference v1.0 closed, NVIDIA DGX-A100 with 56 instances of 1g.10gb: eight GPUs, cut in seven.
+def test_a_deployment_on_mig_counts_its_instances(measurements: tuple[Measurement, ...]) -> None:
+    counts = {row.devices for row in measurements if "MIG_56x1g.10gb" in row.source_url}
+    assert counts == {56}
 
 
 # InferenceX draws lengths uniformly from 0.8 to 1.0 of 1024 and 8192: the means are 0.9 of them.

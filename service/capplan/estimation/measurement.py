@@ -40,7 +40,7 @@ class Measurement:
         kv_cache: KV-cache precision; ``auto`` when not stated.
         sku: catalogue identifier of the accelerator.
         mig_profile: GPU instance profile name, empty for the whole device.
-        devices: devices of the whole measured deployment.
+        devices: devices of the whole measured deployment; instances of the profile when there is one.
         tensor_parallel: ranks one set of attention heads is split over; ``None`` when not stated (best-of-search
             rows). A replica has ``tensor_parallel * attention_data_parallel * pipeline_parallel`` ranks.
         pipeline_parallel: stages; 1 when not stated.
@@ -57,7 +57,8 @@ class Measurement:
         value: the figure, over the whole deployment (never per device).
         trust: ``A`` audited, ``B`` and ``B-`` documented, ``C`` community, ``own`` for a fleet's own rows.
         flags: what to mind: ``disaggregated`` (prefill and decode on devices of their own; the parallelism is that of a
-            decode worker), ``dp_attention``, ``power_limited``, ``precision_inferred``, ``speculative_decoding`` ...
+            decode worker), ``dp_attention``, ``neighbours_busy`` (the other instances of the GPU did other work),
+            ``power_limited``, ``precision_inferred``, ``speculative_decoding`` ...
         own: true for rows a user imported, which outweigh the shipped ones.
     """
 
