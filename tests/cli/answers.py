@@ -197,13 +197,20 @@ def model_answer() -> planner_service_pb2.DescribeModelResponse:
             vocabulary_size=128_256,
             max_context_tokens=131_072,
             layer_summary=["80 x grouped-query attention"],
-            total_parameter_count=3_000_000_000,
-            active_parameter_count=1_000_000_000,
+            total_parameters=3_000_000_000,
+            active_parameters=1_000_000_000,
             parameter_groups=[
-                model_pb2.ParameterGroup(component="embedding", parameter_count=750_000_000),
-                model_pb2.ParameterGroup(component="routed_expert", parameter_count=2_250_000_000),
+                model_pb2.ParameterGroup(
+                    component="embedding", total_parameters=750_000_000, active_parameters=750_000_000
+                ),
+                model_pb2.ParameterGroup(
+                    component="routed_expert", total_parameters=2_250_000_000, active_parameters=250_000_000
+                ),
             ],
+            multi_token_prediction_parameters=90_000_000,
             native_weights="bf16",
+            weight_bytes=6_000_000_000,
+            weights="bf16",
             precisions=[
                 model_pb2.PrecisionSize(weights="bf16", weight_bytes=6_000_000_000, effective_bits_per_parameter=16.0),
                 model_pb2.PrecisionSize(weights="mxfp4", refusal="this model has no such checkpoint"),
@@ -215,6 +222,78 @@ def model_answer() -> planner_service_pb2.DescribeModelResponse:
             flop_per_token=2e9,
             attention_flop_per_context_token=3e6,
             decode_intensity_flop_per_byte=1.5,
+            attention_layers=[
+                model_pb2.AttentionLayers(
+                    kind="windowed", layer_count=2, cache_bytes_per_token_per_layer=512.0, window_tokens=1024
+                ),
+                model_pb2.AttentionLayers(kind="full", layer_count=2, cache_bytes_per_token_per_layer=512.0),
+            ],
+            sequences=[
+                model_pb2.SequenceCosts(
+                    asked_context_tokens=asked,
+                    context_tokens=min(asked, 65_536),
+                    kv_cache_bytes=1_000_000,
+                    state_bytes=4096,
+                    total_bytes=1_004_096,
+                    decode_flop_per_token=3e9,
+                    prefill_flop_per_token=2.5e9,
+                )
+                for asked in (1024, 8192, 131_072)
+            ],
+            decode_intensities=[
+                model_pb2.DecodeIntensity(
+                    batch_size=batch, weight_flop_per_byte=batch, step_flop_per_byte=batch / 2, context_tokens=8192
+                )
+                for batch in (1, 32, 256)
+            ],
+            tensor_parallel_degrees=[
+                model_pb2.TensorParallelDegree(tensor_parallel=1, legal=True, legal_with_expert_parallel=True),
+                model_pb2.TensorParallelDegree(
+                    tensor_parallel=2,
+                    faults=[model_pb2.SplitFault(reason="FP8_BLOCK_WIDTH", description="experts do not divide")],
+                    legal_with_expert_parallel=True,
+                ),
+            ],
+            full_context_tokens=65_536,
+            accelerators=[
+                model_pb2.AcceleratorFit(
+                    accelerator="accelerators/h100-sxm-80gb",
+                    arithmetic="bf16",
+                    ridge_flop_per_byte=295.3,
+                    ridge_batch_size=200,
+                    decode_bounds=[
+                        model_pb2.DecodeBound(
+                            batch_size=1, matrix_products="memory_bandwidth", step="memory_bandwidth"
+                        ),
+                        model_pb2.DecodeBound(
+                            batch_size=32, matrix_products="memory_bandwidth", step="memory_bandwidth"
+                        ),
+                        model_pb2.DecodeBound(batch_size=256, matrix_products="compute", step="memory_bandwidth"),
+                    ],
+                    longest_context_tokens=12_345,
+                    full_context_tensor_parallel=2,
+                ),
+                model_pb2.AcceleratorFit(
+                    accelerator="accelerators/tpu-v5e", reason="ENGINE_UNSUPPORTED", description="not modelled"
+                ),
+            ],
+            training=[
+                model_pb2.TrainingMemory(
+                    precision="bf16",
+                    optimizer="adamw",
+                    weight_bytes=6_000_000_000,
+                    gradient_bytes=6_000_000_000,
+                    master_bytes=12_000_000_000,
+                    optimizer_bytes=24_000_000_000,
+                    total_bytes=48_000_000_000,
+                    bytes_per_parameter=16.0,
+                    activations=[
+                        model_pb2.ActivationMemory(
+                            recomputation="full", activation_bytes=2_000_000_000, total_bytes=50_000_000_000
+                        )
+                    ],
+                )
+            ],
         ),
         catalog_revision=7,
     )
@@ -226,6 +305,7 @@ class FakeBackend:
     def __init__(self) -> None:
         self.plan: Any = plan_answer(placement(1), placement(2))
         self.estimate: Any = estimate_answer()
+        self.models: dict[str, Any] = {}
         self.connection: Any = None
         self.requests: list[Any] = []
 
@@ -241,7 +321,8 @@ class FakeBackend:
         return self._answer(request, self.estimate)
 
     def describe_model(self, request):
-        return self._answer(request, model_answer())
+        answer = self.models.get(request.model.name)
+        return self._answer(request, answer if answer is not None else model_answer())
 
     def get_mig_profile(self, request):
         self.requests.append(request)

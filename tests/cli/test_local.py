@@ -65,15 +65,15 @@ def test_the_table_of_a_real_answer_fits_80_columns_and_its_slices_start_where_t
 
 def test_parameters_of_a_catalogue_model_are_those_of_its_checkpoint(run):
     result = run("describe-model", "Qwen/Qwen3-4B", "--local", "--output", "json", "--precision", "bf16")
-    model = json.loads(result.stdout)["model"]
+    model = json.loads(result.stdout)
     # From its published shape: width 2,560, 36 layers, 32 query and 8 key/value heads of 128, feed-forward of 9,728,
     # a vocabulary of 151,936 with a tied head; a norm before attention and feed-forward, one on queries, one on keys.
     attention = 2560 * (32 + 8 + 8) * 128 + 32 * 128 * 2560
     layer = attention + 3 * 2560 * 9728 + 2 * 2560 + 2 * 128
     total = 36 * layer + 151_936 * 2560 + 2560
-    assert int(model["total_parameter_count"]) == total
-    assert sum(int(group["parameter_count"]) for group in model["parameter_groups"]) == total
-    assert int(model["precisions"][0]["weight_bytes"]) == 2 * total
+    assert model["total_parameters"] == total
+    assert sum(group["total_parameters"] for group in model["parameter_groups"]) == total
+    assert model["precisions"][0]["weight_bytes"] == model["weight_bytes"] == 2 * total
 
 
 def test_an_estimate_says_whether_it_starts(run):

@@ -38,7 +38,7 @@ def test_a_layout_is_estimated(server: RunningServer) -> None:
 
 def test_a_model_is_described(server: RunningServer) -> None:
     response = server.planner.DescribeModel(describe_request(), timeout=CALL_TIMEOUT_S)
-    assert response.model.total_parameter_count == MODEL_PARAMETERS
+    assert response.model.total_parameters == MODEL_PARAMETERS
 
 
 @pytest.mark.parametrize("max_context_tokens", [8192, 0])

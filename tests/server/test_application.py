@@ -107,8 +107,8 @@ def test_a_model_is_described_exactly(application: Application) -> None:
     request = describe_request()
     request.precisions.extend(["bf16", "fp32", "mxfp4"])
     model = application.describe_model(request).model
-    assert model.total_parameter_count == model.active_parameter_count == MODEL_PARAMETERS
-    assert sum(group.parameter_count for group in model.parameter_groups) == MODEL_PARAMETERS
+    assert model.total_parameters == model.active_parameters == MODEL_PARAMETERS
+    assert sum(group.total_parameters for group in model.parameter_groups) == MODEL_PARAMETERS
     assert model.kv_cache_bytes_per_token == KV_BYTES_PER_TOKEN
     bf16, fp32, mxfp4 = model.precisions
     assert bf16.weight_bytes == 2 * MODEL_PARAMETERS

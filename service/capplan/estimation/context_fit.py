@@ -31,11 +31,13 @@ class ContextFit:
         full_context_tensor_parallel: fewest devices of one replica that hold the full context; ``None`` when no number
             that divides the model and whose devices reach each other does.
         fault: why not: of the device when nothing starts there, else of the largest replica that was tried.
+        engine: engine and version whose memory was counted; empty where nothing starts.
     """
 
     longest_context_tokens: int
     full_context_tensor_parallel: int | None
     fault: Fault | None
+    engine: str = ""
 
 
 def context_fits(
@@ -88,7 +90,7 @@ def _fit(
 
     longest = min(memory(1).longest_context_tokens, full_context_tokens)
     size, fault = _smallest_fit(accelerator, footprints, memory, full_context_tokens)
-    return ContextFit(longest, size, fault)
+    return ContextFit(longest, size, fault, f"{settings.name} {settings.version}")
 
 
 def _smallest_fit(

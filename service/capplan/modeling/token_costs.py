@@ -6,9 +6,14 @@ Llama-like models (prefill and decode) and on latent attention (prefill).
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
+from capplan.modeling.architecture import ModelArchitecture
+from capplan.modeling.attention import SoftmaxAttention
 from capplan.modeling.costs import AttentionCost, ModelCosts
+from capplan.modeling.linear import Component
+from capplan.modeling.parameters import parameter_groups
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +48,22 @@ def token_costs(costs: ModelCosts) -> TokenCosts:
             (a.layers * (a.decode_flop_per_context_token + a.indexer_flop_per_context_token) for a in costs.attentions),
             0.0,
         ),
+    )
+
+
+def active_parameter_groups(architecture: ModelArchitecture) -> Mapping[Component, int]:
+    """Parameters one token touches by component; the values sum to the model's active parameters."""
+    groups = dict(parameter_groups(architecture))
+    for run in architecture.layers:
+        for linear in run.block.maps():
+            groups[linear.component] -= linear.idle_parameters * run.count
+    return groups
+
+
+def is_causal(architecture: ModelArchitecture) -> bool:
+    """Whether the model reads its input left to right; an encoder, which does not, decodes nothing."""
+    return all(
+        mixer.causal for run in architecture.layers for mixer in run.block.mixers if isinstance(mixer, SoftmaxAttention)
     )
 
 

@@ -66,7 +66,7 @@ class PlannerApplication:
     def describe_model(
         self, request: planner_service_pb2.DescribeModelRequest
     ) -> planner_service_pb2.DescribeModelResponse:
-        """The sizes of a model.
+        """The anatomy of a model.
 
         Raises:
             InvalidInputError: the request breaks a rule, or the model cannot be sized exactly.
@@ -77,12 +77,19 @@ class PlannerApplication:
         architecture = select_model(request.model, snapshot)
         asked = tuple(request.precisions)
         accepted = accepted_weight_precisions(architecture)
-        # The per-token figures need a format the model can be stored in: the first such one asked for, or its own.
+        # Figures of tokens, steps and accelerators need one format the model can be stored in: the first such one
+        # asked for, or its own.
         weights = next((precision for precision in asked if precision in accepted), native_precision(architecture))
         with _fields_renamed("precision.kv_cache", "kv_cache"):
             costs = model_costs(architecture, weights, request.kv_cache or "auto")
         return planner_service_pb2.DescribeModelResponse(
-            model=to_model_description(architecture, costs, asked or accepted),
+            model=to_model_description(
+                architecture,
+                costs,
+                asked or accepted,
+                accelerators=[record.accelerator for record in snapshot.accelerators.values()],
+                training=request.training,
+            ),
             catalog_revision=snapshot.revision,
         )
 

@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from google.api import field_behavior_pb2 as google_dot_api_dot_field__behavior__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x16\x63\x61pplan/v1/model.proto\x12\ncapplan.v1\x1a\x1fgoogle/api/field_behavior.proto\"\x91\x01\n\x0eModelSelection\x12\x14\n\x04name\x18\x01 \x01(\tB\x04\xe2\x41\x01\x01H\x00\x12\x1b\n\x0b\x63onfig_json\x18\x02 \x01(\tB\x04\xe2\x41\x01\x01H\x00\x12&\n\x18quantization_config_json\x18\x03 \x01(\tB\x04\xe2\x41\x01\x01\x12\x1a\n\x0c\x64isplay_name\x18\x04 \x01(\tB\x04\xe2\x41\x01\x01\x42\x08\n\x06source\":\n\tPrecision\x12\x15\n\x07weights\x18\x01 \x01(\tB\x04\xe2\x41\x01\x01\x12\x16\n\x08kv_cache\x18\x02 \x01(\tB\x04\xe2\x41\x01\x01\"<\n\x0eParameterGroup\x12\x11\n\tcomponent\x18\x01 \x01(\t\x12\x17\n\x0fparameter_count\x18\x02 \x01(\x03\"\x82\x01\n\rPrecisionSize\x12\x0f\n\x07weights\x18\x01 \x01(\t\x12\x14\n\x0cweight_bytes\x18\x02 \x01(\x03\x12$\n\x1c\x65\x66\x66\x65\x63tive_bits_per_parameter\x18\x03 \x01(\x01\x12\x13\n\x0b\x61ssumptions\x18\x04 \x03(\t\x12\x0f\n\x07refusal\x18\x05 \x01(\t\"\xe7\x04\n\x10ModelDescription\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0e\n\x06\x66\x61mily\x18\x02 \x01(\t\x12\x13\n\x0blayer_count\x18\x03 \x01(\x05\x12\x13\n\x0bhidden_size\x18\x04 \x01(\x05\x12\x17\n\x0fvocabulary_size\x18\x05 \x01(\x05\x12\x1a\n\x12max_context_tokens\x18\x06 \x01(\x03\x12\x15\n\rlayer_summary\x18\x07 \x03(\t\x12\x1d\n\x15total_parameter_count\x18\x08 \x01(\x03\x12\x1e\n\x16\x61\x63tive_parameter_count\x18\t \x01(\x03\x12\x34\n\x10parameter_groups\x18\n \x03(\x0b\x32\x1a.capplan.v1.ParameterGroup\x12\x16\n\x0enative_weights\x18\x0b \x01(\t\x12-\n\nprecisions\x18\x0c \x03(\x0b\x32\x19.capplan.v1.PrecisionSize\x12\x10\n\x08kv_cache\x18\r \x01(\t\x12 \n\x18kv_cache_bytes_per_token\x18\x0e \x01(\x01\x12.\n&kv_cache_bytes_per_token_beyond_window\x18\x0f \x01(\x01\x12 \n\x18state_bytes_per_sequence\x18\x10 \x01(\x03\x12\x16\n\x0e\x66lop_per_token\x18\x11 \x01(\x01\x12(\n attention_flop_per_context_token\x18\x12 \x01(\x01\x12&\n\x1e\x64\x65\x63ode_intensity_flop_per_byte\x18\x13 \x01(\x01\x12\x13\n\x0b\x61ssumptions\x18\x14 \x03(\tb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x16\x63\x61pplan/v1/model.proto\x12\ncapplan.v1\x1a\x1fgoogle/api/field_behavior.proto\"\x91\x01\n\x0eModelSelection\x12\x14\n\x04name\x18\x01 \x01(\tB\x04\xe2\x41\x01\x01H\x00\x12\x1b\n\x0b\x63onfig_json\x18\x02 \x01(\tB\x04\xe2\x41\x01\x01H\x00\x12&\n\x18quantization_config_json\x18\x03 \x01(\tB\x04\xe2\x41\x01\x01\x12\x1a\n\x0c\x64isplay_name\x18\x04 \x01(\tB\x04\xe2\x41\x01\x01\x42\x08\n\x06source\":\n\tPrecision\x12\x15\n\x07weights\x18\x01 \x01(\tB\x04\xe2\x41\x01\x01\x12\x16\n\x08kv_cache\x18\x02 \x01(\tB\x04\xe2\x41\x01\x01\"X\n\x0eParameterGroup\x12\x11\n\tcomponent\x18\x01 \x01(\t\x12\x18\n\x10total_parameters\x18\x02 \x01(\x03\x12\x19\n\x11\x61\x63tive_parameters\x18\x03 \x01(\x03\"\x82\x01\n\rPrecisionSize\x12\x0f\n\x07weights\x18\x01 \x01(\t\x12\x14\n\x0cweight_bytes\x18\x02 \x01(\x03\x12$\n\x1c\x65\x66\x66\x65\x63tive_bits_per_parameter\x18\x03 \x01(\x01\x12\x13\n\x0b\x61ssumptions\x18\x04 \x03(\t\x12\x0f\n\x07refusal\x18\x05 \x01(\t\"\xa3\x01\n\x0f\x41ttentionLayers\x12\x0c\n\x04kind\x18\x01 \x01(\t\x12\x13\n\x0blayer_count\x18\x02 \x01(\x05\x12\'\n\x1f\x63\x61\x63he_bytes_per_token_per_layer\x18\x03 \x01(\x01\x12\x15\n\rwindow_tokens\x18\x04 \x01(\x03\x12\x0e\n\x06latent\x18\x05 \x01(\x08\x12\x1d\n\x15\x61ttended_tokens_limit\x18\x06 \x01(\x03\"\xc6\x01\n\rSequenceCosts\x12\x1c\n\x14\x61sked_context_tokens\x18\x01 \x01(\x03\x12\x16\n\x0e\x63ontext_tokens\x18\x02 \x01(\x03\x12\x16\n\x0ekv_cache_bytes\x18\x03 \x01(\x03\x12\x13\n\x0bstate_bytes\x18\x04 \x01(\x03\x12\x13\n\x0btotal_bytes\x18\x05 \x01(\x03\x12\x1d\n\x15\x64\x65\x63ode_flop_per_token\x18\x06 \x01(\x01\x12\x1e\n\x16prefill_flop_per_token\x18\x07 \x01(\x01\"w\n\x0f\x44\x65\x63odeIntensity\x12\x12\n\nbatch_size\x18\x01 \x01(\x05\x12\x1c\n\x14weight_flop_per_byte\x18\x02 \x01(\x01\x12\x1a\n\x12step_flop_per_byte\x18\x03 \x01(\x01\x12\x16\n\x0e\x63ontext_tokens\x18\x04 \x01(\x03\"\xc2\x01\n\x14TensorParallelDegree\x12\x17\n\x0ftensor_parallel\x18\x01 \x01(\x05\x12\r\n\x05legal\x18\x02 \x01(\x08\x12&\n\x06\x66\x61ults\x18\x03 \x03(\x0b\x32\x16.capplan.v1.SplitFault\x12\"\n\x1alegal_with_expert_parallel\x18\x04 \x01(\x08\x12\x36\n\x16\x65xpert_parallel_faults\x18\x05 \x03(\x0b\x32\x16.capplan.v1.SplitFault\"1\n\nSplitFault\x12\x0e\n\x06reason\x18\x01 \x01(\t\x12\x13\n\x0b\x64\x65scription\x18\x02 \x01(\t\"H\n\x0b\x44\x65\x63odeBound\x12\x12\n\nbatch_size\x18\x01 \x01(\x05\x12\x17\n\x0fmatrix_products\x18\x02 \x01(\t\x12\x0c\n\x04step\x18\x03 \x01(\t\"\x8b\x02\n\x0e\x41\x63\x63\x65leratorFit\x12\x13\n\x0b\x61\x63\x63\x65lerator\x18\x01 \x01(\t\x12\x12\n\narithmetic\x18\x02 \x01(\t\x12\x1b\n\x13ridge_flop_per_byte\x18\x03 \x01(\x01\x12\x18\n\x10ridge_batch_size\x18\x04 \x01(\x03\x12.\n\rdecode_bounds\x18\x05 \x03(\x0b\x32\x17.capplan.v1.DecodeBound\x12\x1e\n\x16longest_context_tokens\x18\x06 \x01(\x03\x12$\n\x1c\x66ull_context_tensor_parallel\x18\x07 \x01(\x05\x12\x0e\n\x06reason\x18\x08 \x01(\t\x12\x13\n\x0b\x64\x65scription\x18\t \x01(\t\"l\n\x11TrainingSelection\x12\x18\n\nbatch_size\x18\x01 \x01(\x05\x42\x04\xe2\x41\x01\x01\x12$\n\x16sequence_length_tokens\x18\x02 \x01(\x03\x42\x04\xe2\x41\x01\x01\x12\x17\n\toptimizer\x18\x03 \x01(\tB\x04\xe2\x41\x01\x01\"X\n\x10\x41\x63tivationMemory\x12\x15\n\rrecomputation\x18\x01 \x01(\t\x12\x18\n\x10\x61\x63tivation_bytes\x18\x02 \x01(\x03\x12\x13\n\x0btotal_bytes\x18\x03 \x01(\x03\"\x94\x02\n\x0eTrainingMemory\x12\x11\n\tprecision\x18\x01 \x01(\t\x12\x11\n\toptimizer\x18\x02 \x01(\t\x12\x14\n\x0cweight_bytes\x18\x03 \x01(\x03\x12\x16\n\x0egradient_bytes\x18\x04 \x01(\x03\x12\x14\n\x0cmaster_bytes\x18\x05 \x01(\x03\x12\x17\n\x0foptimizer_bytes\x18\x06 \x01(\x03\x12\x13\n\x0btotal_bytes\x18\x07 \x01(\x03\x12\x1b\n\x13\x62ytes_per_parameter\x18\x08 \x01(\x01\x12\x31\n\x0b\x61\x63tivations\x18\t \x03(\x0b\x32\x1c.capplan.v1.ActivationMemory\x12\x1a\n\x12\x61\x63tivation_refusal\x18\n \x01(\t\"\x8d\x08\n\x10ModelDescription\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0e\n\x06\x66\x61mily\x18\x02 \x01(\t\x12\x13\n\x0blayer_count\x18\x03 \x01(\x05\x12\x13\n\x0bhidden_size\x18\x04 \x01(\x05\x12\x17\n\x0fvocabulary_size\x18\x05 \x01(\x05\x12\x1a\n\x12max_context_tokens\x18\x06 \x01(\x03\x12\x15\n\rlayer_summary\x18\x07 \x03(\t\x12\x18\n\x10total_parameters\x18\x08 \x01(\x03\x12\x19\n\x11\x61\x63tive_parameters\x18\t \x01(\x03\x12\x34\n\x10parameter_groups\x18\n \x03(\x0b\x32\x1a.capplan.v1.ParameterGroup\x12\x16\n\x0enative_weights\x18\x0b \x01(\t\x12-\n\nprecisions\x18\x0c \x03(\x0b\x32\x19.capplan.v1.PrecisionSize\x12\x10\n\x08kv_cache\x18\r \x01(\t\x12 \n\x18kv_cache_bytes_per_token\x18\x0e \x01(\x01\x12.\n&kv_cache_bytes_per_token_beyond_window\x18\x0f \x01(\x01\x12 \n\x18state_bytes_per_sequence\x18\x10 \x01(\x03\x12\x16\n\x0e\x66lop_per_token\x18\x11 \x01(\x01\x12(\n attention_flop_per_context_token\x18\x12 \x01(\x01\x12&\n\x1e\x64\x65\x63ode_intensity_flop_per_byte\x18\x13 \x01(\x01\x12\x13\n\x0b\x61ssumptions\x18\x14 \x03(\t\x12\x14\n\x0cweight_bytes\x18\x15 \x01(\x03\x12\x0f\n\x07weights\x18\x16 \x01(\t\x12)\n!multi_token_prediction_parameters\x18\x17 \x01(\x03\x12\x35\n\x10\x61ttention_layers\x18\x18 \x03(\x0b\x32\x1b.capplan.v1.AttentionLayers\x12,\n\tsequences\x18\x19 \x03(\x0b\x32\x19.capplan.v1.SequenceCosts\x12\x37\n\x12\x64\x65\x63ode_intensities\x18\x1a \x03(\x0b\x32\x1b.capplan.v1.DecodeIntensity\x12\x41\n\x17tensor_parallel_degrees\x18\x1b \x03(\x0b\x32 .capplan.v1.TensorParallelDegree\x12\x1b\n\x13\x66ull_context_tokens\x18\x1c \x01(\x03\x12\x30\n\x0c\x61\x63\x63\x65lerators\x18\x1d \x03(\x0b\x32\x1a.capplan.v1.AcceleratorFit\x12,\n\x08training\x18\x1e \x03(\x0b\x32\x1a.capplan.v1.TrainingMemoryb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -44,14 +44,40 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_PRECISION'].fields_by_name['weights']._serialized_options = b'\342A\001\001'
   _globals['_PRECISION'].fields_by_name['kv_cache']._loaded_options = None
   _globals['_PRECISION'].fields_by_name['kv_cache']._serialized_options = b'\342A\001\001'
+  _globals['_TRAININGSELECTION'].fields_by_name['batch_size']._loaded_options = None
+  _globals['_TRAININGSELECTION'].fields_by_name['batch_size']._serialized_options = b'\342A\001\001'
+  _globals['_TRAININGSELECTION'].fields_by_name['sequence_length_tokens']._loaded_options = None
+  _globals['_TRAININGSELECTION'].fields_by_name['sequence_length_tokens']._serialized_options = b'\342A\001\001'
+  _globals['_TRAININGSELECTION'].fields_by_name['optimizer']._loaded_options = None
+  _globals['_TRAININGSELECTION'].fields_by_name['optimizer']._serialized_options = b'\342A\001\001'
   _globals['_MODELSELECTION']._serialized_start=72
   _globals['_MODELSELECTION']._serialized_end=217
   _globals['_PRECISION']._serialized_start=219
   _globals['_PRECISION']._serialized_end=277
   _globals['_PARAMETERGROUP']._serialized_start=279
-  _globals['_PARAMETERGROUP']._serialized_end=339
-  _globals['_PRECISIONSIZE']._serialized_start=342
-  _globals['_PRECISIONSIZE']._serialized_end=472
-  _globals['_MODELDESCRIPTION']._serialized_start=475
-  _globals['_MODELDESCRIPTION']._serialized_end=1090
+  _globals['_PARAMETERGROUP']._serialized_end=367
+  _globals['_PRECISIONSIZE']._serialized_start=370
+  _globals['_PRECISIONSIZE']._serialized_end=500
+  _globals['_ATTENTIONLAYERS']._serialized_start=503
+  _globals['_ATTENTIONLAYERS']._serialized_end=666
+  _globals['_SEQUENCECOSTS']._serialized_start=669
+  _globals['_SEQUENCECOSTS']._serialized_end=867
+  _globals['_DECODEINTENSITY']._serialized_start=869
+  _globals['_DECODEINTENSITY']._serialized_end=988
+  _globals['_TENSORPARALLELDEGREE']._serialized_start=991
+  _globals['_TENSORPARALLELDEGREE']._serialized_end=1185
+  _globals['_SPLITFAULT']._serialized_start=1187
+  _globals['_SPLITFAULT']._serialized_end=1236
+  _globals['_DECODEBOUND']._serialized_start=1238
+  _globals['_DECODEBOUND']._serialized_end=1310
+  _globals['_ACCELERATORFIT']._serialized_start=1313
+  _globals['_ACCELERATORFIT']._serialized_end=1580
+  _globals['_TRAININGSELECTION']._serialized_start=1582
+  _globals['_TRAININGSELECTION']._serialized_end=1690
+  _globals['_ACTIVATIONMEMORY']._serialized_start=1692
+  _globals['_ACTIVATIONMEMORY']._serialized_end=1780
+  _globals['_TRAININGMEMORY']._serialized_start=1783
+  _globals['_TRAININGMEMORY']._serialized_end=2059
+  _globals['_MODELDESCRIPTION']._serialized_start=2062
+  _globals['_MODELDESCRIPTION']._serialized_end=3099
 # @@protoc_insertion_point(module_scope)

@@ -89,22 +89,26 @@ class ParameterGroup(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     COMPONENT_FIELD_NUMBER: _builtins.int
-    PARAMETER_COUNT_FIELD_NUMBER: _builtins.int
+    TOTAL_PARAMETERS_FIELD_NUMBER: _builtins.int
+    ACTIVE_PARAMETERS_FIELD_NUMBER: _builtins.int
     component: _builtins.str
     """Part: embedding, lm_head, attention, recurrent, dense_ffn, shared_expert, routed_expert, router, norm,
     multimodal_encoder or multi_token_prediction.
     """
-    parameter_count: _builtins.int
+    total_parameters: _builtins.int
     """Stored parameters, tied tensors once."""
+    active_parameters: _builtins.int
+    """Those one token touches: all but the routed experts it does not visit."""
     def __init__(
         self,
         *,
         component: _builtins.str = ...,
-        parameter_count: _builtins.int = ...,
+        total_parameters: _builtins.int = ...,
+        active_parameters: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["component", b"component", "parameter_count", b"parameter_count"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["active_parameters", b"active_parameters", "component", b"component", "total_parameters", b"total_parameters"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -151,8 +155,404 @@ class PrecisionSize(_message.Message):
 Global___PrecisionSize: _TypeAlias = PrecisionSize  # noqa: Y015
 
 @_typing.final
+class AttentionLayers(_message.Message):
+    """Layers that attend and cache alike."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    KIND_FIELD_NUMBER: _builtins.int
+    LAYER_COUNT_FIELD_NUMBER: _builtins.int
+    CACHE_BYTES_PER_TOKEN_PER_LAYER_FIELD_NUMBER: _builtins.int
+    WINDOW_TOKENS_FIELD_NUMBER: _builtins.int
+    LATENT_FIELD_NUMBER: _builtins.int
+    ATTENDED_TOKENS_LIMIT_FIELD_NUMBER: _builtins.int
+    kind: _builtins.str
+    """How they attend: full, windowed (sliding or chunked) or latent."""
+    layer_count: _builtins.int
+    """How many there are."""
+    cache_bytes_per_token_per_layer: _builtins.float
+    """Bytes one layer caches for one token, on one device; zero for layers that keep no cache of their own."""
+    window_tokens: _builtins.int
+    """Tokens after which an old entry is dropped; zero when none is."""
+    latent: _builtins.bool
+    """True when the cache is one latent, copied onto every tensor-parallel rank."""
+    attended_tokens_limit: _builtins.int
+    """Most cached tokens one query attends to, picked by an indexer; zero without one."""
+    def __init__(
+        self,
+        *,
+        kind: _builtins.str = ...,
+        layer_count: _builtins.int = ...,
+        cache_bytes_per_token_per_layer: _builtins.float = ...,
+        window_tokens: _builtins.int = ...,
+        latent: _builtins.bool = ...,
+        attended_tokens_limit: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attended_tokens_limit", b"attended_tokens_limit", "cache_bytes_per_token_per_layer", b"cache_bytes_per_token_per_layer", "kind", b"kind", "latent", b"latent", "layer_count", b"layer_count", "window_tokens", b"window_tokens"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AttentionLayers: _TypeAlias = AttentionLayers  # noqa: Y015
+
+@_typing.final
+class SequenceCosts(_message.Message):
+    """One sequence at one length."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ASKED_CONTEXT_TOKENS_FIELD_NUMBER: _builtins.int
+    CONTEXT_TOKENS_FIELD_NUMBER: _builtins.int
+    KV_CACHE_BYTES_FIELD_NUMBER: _builtins.int
+    STATE_BYTES_FIELD_NUMBER: _builtins.int
+    TOTAL_BYTES_FIELD_NUMBER: _builtins.int
+    DECODE_FLOP_PER_TOKEN_FIELD_NUMBER: _builtins.int
+    PREFILL_FLOP_PER_TOKEN_FIELD_NUMBER: _builtins.int
+    asked_context_tokens: _builtins.int
+    """Length the figures were wanted for."""
+    context_tokens: _builtins.int
+    """Length they are for: the asked one, capped at the model's context."""
+    kv_cache_bytes: _builtins.int
+    """KV cache of the sequence, each layer's capped at its window."""
+    state_bytes: _builtins.int
+    """Recurrent state of the sequence."""
+    total_bytes: _builtins.int
+    """Both."""
+    decode_flop_per_token: _builtins.float
+    """FLOP of one token decoded at this length, attention included."""
+    prefill_flop_per_token: _builtins.float
+    """Mean FLOP of a prompt token in a prompt of this length, attention included."""
+    def __init__(
+        self,
+        *,
+        asked_context_tokens: _builtins.int = ...,
+        context_tokens: _builtins.int = ...,
+        kv_cache_bytes: _builtins.int = ...,
+        state_bytes: _builtins.int = ...,
+        total_bytes: _builtins.int = ...,
+        decode_flop_per_token: _builtins.float = ...,
+        prefill_flop_per_token: _builtins.float = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["asked_context_tokens", b"asked_context_tokens", "context_tokens", b"context_tokens", "decode_flop_per_token", b"decode_flop_per_token", "kv_cache_bytes", b"kv_cache_bytes", "prefill_flop_per_token", b"prefill_flop_per_token", "state_bytes", b"state_bytes", "total_bytes", b"total_bytes"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SequenceCosts: _TypeAlias = SequenceCosts  # noqa: Y015
+
+@_typing.final
+class DecodeIntensity(_message.Message):
+    """One decode step of a batch of sequences."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    BATCH_SIZE_FIELD_NUMBER: _builtins.int
+    WEIGHT_FLOP_PER_BYTE_FIELD_NUMBER: _builtins.int
+    STEP_FLOP_PER_BYTE_FIELD_NUMBER: _builtins.int
+    CONTEXT_TOKENS_FIELD_NUMBER: _builtins.int
+    batch_size: _builtins.int
+    """Sequences that decode one token each."""
+    weight_flop_per_byte: _builtins.float
+    """FLOP for each weight byte read, attention left out: what matrix products are judged by."""
+    step_flop_per_byte: _builtins.float
+    """FLOP for each byte moved when every sequence has context_tokens of context, whose cache is read too."""
+    context_tokens: _builtins.int
+    """That context: 8,192 tokens, capped at the model's."""
+    def __init__(
+        self,
+        *,
+        batch_size: _builtins.int = ...,
+        weight_flop_per_byte: _builtins.float = ...,
+        step_flop_per_byte: _builtins.float = ...,
+        context_tokens: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["batch_size", b"batch_size", "context_tokens", b"context_tokens", "step_flop_per_byte", b"step_flop_per_byte", "weight_flop_per_byte", b"weight_flop_per_byte"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DecodeIntensity: _TypeAlias = DecodeIntensity  # noqa: Y015
+
+@_typing.final
+class TensorParallelDegree(_message.Message):
+    """A tensor-parallel degree."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TENSOR_PARALLEL_FIELD_NUMBER: _builtins.int
+    LEGAL_FIELD_NUMBER: _builtins.int
+    FAULTS_FIELD_NUMBER: _builtins.int
+    LEGAL_WITH_EXPERT_PARALLEL_FIELD_NUMBER: _builtins.int
+    EXPERT_PARALLEL_FAULTS_FIELD_NUMBER: _builtins.int
+    tensor_parallel: _builtins.int
+    """Ranks."""
+    legal: _builtins.bool
+    """True when the model's widths divide over them."""
+    legal_with_expert_parallel: _builtins.bool
+    """True when they divide with expert parallelism over the same ranks; false for models without routed experts."""
+    @_builtins.property
+    def faults(self) -> _containers.RepeatedCompositeFieldContainer[Global___SplitFault]:
+        """Why not."""
+
+    @_builtins.property
+    def expert_parallel_faults(self) -> _containers.RepeatedCompositeFieldContainer[Global___SplitFault]:
+        """Why not; empty for models without routed experts."""
+
+    def __init__(
+        self,
+        *,
+        tensor_parallel: _builtins.int = ...,
+        legal: _builtins.bool = ...,
+        faults: _abc.Iterable[Global___SplitFault] | None = ...,
+        legal_with_expert_parallel: _builtins.bool = ...,
+        expert_parallel_faults: _abc.Iterable[Global___SplitFault] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["expert_parallel_faults", b"expert_parallel_faults", "faults", b"faults", "legal", b"legal", "legal_with_expert_parallel", b"legal_with_expert_parallel", "tensor_parallel", b"tensor_parallel"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___TensorParallelDegree: _TypeAlias = TensorParallelDegree  # noqa: Y015
+
+@_typing.final
+class SplitFault(_message.Message):
+    """A reason why a model does not divide."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REASON_FIELD_NUMBER: _builtins.int
+    DESCRIPTION_FIELD_NUMBER: _builtins.int
+    reason: _builtins.str
+    """Stable reason code, e.g. HEADS_NOT_DIVISIBLE."""
+    description: _builtins.str
+    """The reason as a sentence."""
+    def __init__(
+        self,
+        *,
+        reason: _builtins.str = ...,
+        description: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["description", b"description", "reason", b"reason"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SplitFault: _TypeAlias = SplitFault  # noqa: Y015
+
+@_typing.final
+class DecodeBound(_message.Message):
+    """What one decode step waits for."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    BATCH_SIZE_FIELD_NUMBER: _builtins.int
+    MATRIX_PRODUCTS_FIELD_NUMBER: _builtins.int
+    STEP_FIELD_NUMBER: _builtins.int
+    batch_size: _builtins.int
+    """Sequences that decode one token each."""
+    matrix_products: _builtins.str
+    """What its matrix products wait for: memory_bandwidth or compute."""
+    step: _builtins.str
+    """The same of the whole step with the cache of the context of its DecodeIntensity."""
+    def __init__(
+        self,
+        *,
+        batch_size: _builtins.int = ...,
+        matrix_products: _builtins.str = ...,
+        step: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["batch_size", b"batch_size", "matrix_products", b"matrix_products", "step", b"step"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DecodeBound: _TypeAlias = DecodeBound  # noqa: Y015
+
+@_typing.final
+class AcceleratorFit(_message.Message):
+    """A model on one kind of accelerator, whole devices."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ACCELERATOR_FIELD_NUMBER: _builtins.int
+    ARITHMETIC_FIELD_NUMBER: _builtins.int
+    RIDGE_FLOP_PER_BYTE_FIELD_NUMBER: _builtins.int
+    RIDGE_BATCH_SIZE_FIELD_NUMBER: _builtins.int
+    DECODE_BOUNDS_FIELD_NUMBER: _builtins.int
+    LONGEST_CONTEXT_TOKENS_FIELD_NUMBER: _builtins.int
+    FULL_CONTEXT_TENSOR_PARALLEL_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    DESCRIPTION_FIELD_NUMBER: _builtins.int
+    accelerator: _builtins.str
+    """Accelerator as "accelerators/{sku}"."""
+    arithmetic: _builtins.str
+    """Arithmetic that the format of most weights runs in there; empty when there is none."""
+    ridge_flop_per_byte: _builtins.float
+    """Ridge of the roofline, nominal peak FLOP over nominal peak bandwidth; zero without arithmetic."""
+    ridge_batch_size: _builtins.int
+    """Smallest batch whose matrix products reach the ridge in decode; zero without arithmetic."""
+    longest_context_tokens: _builtins.int
+    """Longest context of one request on one device; zero when the weights leave no room or nothing starts there."""
+    full_context_tensor_parallel: _builtins.int
+    """Fewest devices, as tensor-parallel ranks, that hold one request of the full context; zero when none do."""
+    reason: _builtins.str
+    """Why none do, as a reason code; empty when some do."""
+    description: _builtins.str
+    """The reason as a sentence."""
+    @_builtins.property
+    def decode_bounds(self) -> _containers.RepeatedCompositeFieldContainer[Global___DecodeBound]:
+        """On which side of the ridge decode steps fall; empty without arithmetic."""
+
+    def __init__(
+        self,
+        *,
+        accelerator: _builtins.str = ...,
+        arithmetic: _builtins.str = ...,
+        ridge_flop_per_byte: _builtins.float = ...,
+        ridge_batch_size: _builtins.int = ...,
+        decode_bounds: _abc.Iterable[Global___DecodeBound] | None = ...,
+        longest_context_tokens: _builtins.int = ...,
+        full_context_tensor_parallel: _builtins.int = ...,
+        reason: _builtins.str = ...,
+        description: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["accelerator", b"accelerator", "arithmetic", b"arithmetic", "decode_bounds", b"decode_bounds", "description", b"description", "full_context_tensor_parallel", b"full_context_tensor_parallel", "longest_context_tokens", b"longest_context_tokens", "reason", b"reason", "ridge_batch_size", b"ridge_batch_size", "ridge_flop_per_byte", b"ridge_flop_per_byte"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AcceleratorFit: _TypeAlias = AcceleratorFit  # noqa: Y015
+
+@_typing.final
+class TrainingSelection(_message.Message):
+    """What training is asked about."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    BATCH_SIZE_FIELD_NUMBER: _builtins.int
+    SEQUENCE_LENGTH_TOKENS_FIELD_NUMBER: _builtins.int
+    OPTIMIZER_FIELD_NUMBER: _builtins.int
+    batch_size: _builtins.int
+    """Sequences of one forward pass, for the activations; zero for none."""
+    sequence_length_tokens: _builtins.int
+    """Tokens of each sequence; given together with batch_size."""
+    optimizer: _builtins.str
+    """Optimiser: adamw (also when empty) or adamw-8bit."""
+    def __init__(
+        self,
+        *,
+        batch_size: _builtins.int = ...,
+        sequence_length_tokens: _builtins.int = ...,
+        optimizer: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["batch_size", b"batch_size", "optimizer", b"optimizer", "sequence_length_tokens", b"sequence_length_tokens"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___TrainingSelection: _TypeAlias = TrainingSelection  # noqa: Y015
+
+@_typing.final
+class ActivationMemory(_message.Message):
+    """Activations of a forward pass that wait for the backward pass."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RECOMPUTATION_FIELD_NUMBER: _builtins.int
+    ACTIVATION_BYTES_FIELD_NUMBER: _builtins.int
+    TOTAL_BYTES_FIELD_NUMBER: _builtins.int
+    recomputation: _builtins.str
+    """What is computed again instead of kept: none, selective (attention scores) or full (all but each layer's input)."""
+    activation_bytes: _builtins.int
+    """Bytes of the activations."""
+    total_bytes: _builtins.int
+    """With weights, gradients and optimiser."""
+    def __init__(
+        self,
+        *,
+        recomputation: _builtins.str = ...,
+        activation_bytes: _builtins.int = ...,
+        total_bytes: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["activation_bytes", b"activation_bytes", "recomputation", b"recomputation", "total_bytes", b"total_bytes"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ActivationMemory: _TypeAlias = ActivationMemory  # noqa: Y015
+
+@_typing.final
+class TrainingMemory(_message.Message):
+    """Memory of training all parameters, before anything is sharded."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PRECISION_FIELD_NUMBER: _builtins.int
+    OPTIMIZER_FIELD_NUMBER: _builtins.int
+    WEIGHT_BYTES_FIELD_NUMBER: _builtins.int
+    GRADIENT_BYTES_FIELD_NUMBER: _builtins.int
+    MASTER_BYTES_FIELD_NUMBER: _builtins.int
+    OPTIMIZER_BYTES_FIELD_NUMBER: _builtins.int
+    TOTAL_BYTES_FIELD_NUMBER: _builtins.int
+    BYTES_PER_PARAMETER_FIELD_NUMBER: _builtins.int
+    ACTIVATIONS_FIELD_NUMBER: _builtins.int
+    ACTIVATION_REFUSAL_FIELD_NUMBER: _builtins.int
+    precision: _builtins.str
+    """What weights and gradients are kept in: bf16 (mixed precision) or fp32."""
+    optimizer: _builtins.str
+    """Optimiser: adamw or adamw-8bit."""
+    weight_bytes: _builtins.int
+    """Bytes of the weights that the passes compute with."""
+    gradient_bytes: _builtins.int
+    """Bytes of the gradients."""
+    master_bytes: _builtins.int
+    """Bytes of the fp32 master copy; zero when weights are fp32."""
+    optimizer_bytes: _builtins.int
+    """Bytes of the optimiser's moments and their scales."""
+    total_bytes: _builtins.int
+    """All of these."""
+    bytes_per_parameter: _builtins.float
+    """All of these for each parameter."""
+    activation_refusal: _builtins.str
+    """Why activations are not counted for this model; empty when they are, or were not asked for."""
+    @_builtins.property
+    def activations(self) -> _containers.RepeatedCompositeFieldContainer[Global___ActivationMemory]:
+        """Activations by recomputation; empty without a batch, or when they are not counted for such a model."""
+
+    def __init__(
+        self,
+        *,
+        precision: _builtins.str = ...,
+        optimizer: _builtins.str = ...,
+        weight_bytes: _builtins.int = ...,
+        gradient_bytes: _builtins.int = ...,
+        master_bytes: _builtins.int = ...,
+        optimizer_bytes: _builtins.int = ...,
+        total_bytes: _builtins.int = ...,
+        bytes_per_parameter: _builtins.float = ...,
+        activations: _abc.Iterable[Global___ActivationMemory] | None = ...,
+        activation_refusal: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["activation_refusal", b"activation_refusal", "activations", b"activations", "bytes_per_parameter", b"bytes_per_parameter", "gradient_bytes", b"gradient_bytes", "master_bytes", b"master_bytes", "optimizer", b"optimizer", "optimizer_bytes", b"optimizer_bytes", "precision", b"precision", "total_bytes", b"total_bytes", "weight_bytes", b"weight_bytes"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___TrainingMemory: _TypeAlias = TrainingMemory  # noqa: Y015
+
+@_typing.final
 class ModelDescription(_message.Message):
-    """Exact sizes of a model and what a token costs."""
+    """The anatomy of a model: exact sizes, and what a token, a sequence and a step cost."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -163,8 +563,8 @@ class ModelDescription(_message.Message):
     VOCABULARY_SIZE_FIELD_NUMBER: _builtins.int
     MAX_CONTEXT_TOKENS_FIELD_NUMBER: _builtins.int
     LAYER_SUMMARY_FIELD_NUMBER: _builtins.int
-    TOTAL_PARAMETER_COUNT_FIELD_NUMBER: _builtins.int
-    ACTIVE_PARAMETER_COUNT_FIELD_NUMBER: _builtins.int
+    TOTAL_PARAMETERS_FIELD_NUMBER: _builtins.int
+    ACTIVE_PARAMETERS_FIELD_NUMBER: _builtins.int
     PARAMETER_GROUPS_FIELD_NUMBER: _builtins.int
     NATIVE_WEIGHTS_FIELD_NUMBER: _builtins.int
     PRECISIONS_FIELD_NUMBER: _builtins.int
@@ -176,6 +576,16 @@ class ModelDescription(_message.Message):
     ATTENTION_FLOP_PER_CONTEXT_TOKEN_FIELD_NUMBER: _builtins.int
     DECODE_INTENSITY_FLOP_PER_BYTE_FIELD_NUMBER: _builtins.int
     ASSUMPTIONS_FIELD_NUMBER: _builtins.int
+    WEIGHT_BYTES_FIELD_NUMBER: _builtins.int
+    WEIGHTS_FIELD_NUMBER: _builtins.int
+    MULTI_TOKEN_PREDICTION_PARAMETERS_FIELD_NUMBER: _builtins.int
+    ATTENTION_LAYERS_FIELD_NUMBER: _builtins.int
+    SEQUENCES_FIELD_NUMBER: _builtins.int
+    DECODE_INTENSITIES_FIELD_NUMBER: _builtins.int
+    TENSOR_PARALLEL_DEGREES_FIELD_NUMBER: _builtins.int
+    FULL_CONTEXT_TOKENS_FIELD_NUMBER: _builtins.int
+    ACCELERATORS_FIELD_NUMBER: _builtins.int
+    TRAINING_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """Name the model is known by."""
     family: _builtins.str
@@ -188,9 +598,9 @@ class ModelDescription(_message.Message):
     """Rows of the output head."""
     max_context_tokens: _builtins.int
     """Longest context in tokens; zero when the config does not say."""
-    total_parameter_count: _builtins.int
+    total_parameters: _builtins.int
     """Exact total, tied tensors once, multi-token-prediction layers excluded."""
-    active_parameter_count: _builtins.int
+    active_parameters: _builtins.int
     """Parameters one token touches, embedding and head included."""
     native_weights: _builtins.str
     """Weight precision the checkpoint is published in."""
@@ -207,14 +617,24 @@ class ModelDescription(_message.Message):
     attention_flop_per_context_token: _builtins.float
     """FLOP per token and token of context in decode."""
     decode_intensity_flop_per_byte: _builtins.float
-    """FLOP per weight byte read when one sequence decodes, in the native or first asked precision."""
+    """FLOP per weight byte read when one sequence decodes."""
+    weight_bytes: _builtins.int
+    """Bytes of all weights in the precision the checkpoint is published in, scales and zero points included."""
+    weights: _builtins.str
+    """Weight precision that figures of tokens, steps and accelerators are for: the first asked one that the model can be
+    stored in, else the published one.
+    """
+    multi_token_prediction_parameters: _builtins.int
+    """Parameters of the multi-token-prediction layers in the checkpoint, in no other figure."""
+    full_context_tokens: _builtins.int
+    """The context that full_context_tensor_parallel is about: the model's, or 131,072 tokens when its config is silent."""
     @_builtins.property
     def layer_summary(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """How the layers attend, e.g. "32 x grouped-query attention, 32 query heads, 8 key/value heads"."""
 
     @_builtins.property
     def parameter_groups(self) -> _containers.RepeatedCompositeFieldContainer[Global___ParameterGroup]:
-        """The total by part."""
+        """Both by part."""
 
     @_builtins.property
     def precisions(self) -> _containers.RepeatedCompositeFieldContainer[Global___PrecisionSize]:
@@ -223,6 +643,30 @@ class ModelDescription(_message.Message):
     @_builtins.property
     def assumptions(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """What was assumed while reading the config, one sentence each."""
+
+    @_builtins.property
+    def attention_layers(self) -> _containers.RepeatedCompositeFieldContainer[Global___AttentionLayers]:
+        """KV cache by how layers attend."""
+
+    @_builtins.property
+    def sequences(self) -> _containers.RepeatedCompositeFieldContainer[Global___SequenceCosts]:
+        """One sequence at 1,024, 8,192 and 131,072 tokens."""
+
+    @_builtins.property
+    def decode_intensities(self) -> _containers.RepeatedCompositeFieldContainer[Global___DecodeIntensity]:
+        """Decode steps of 1, 32 and 256 sequences."""
+
+    @_builtins.property
+    def tensor_parallel_degrees(self) -> _containers.RepeatedCompositeFieldContainer[Global___TensorParallelDegree]:
+        """Tensor-parallel degrees 1 to 16."""
+
+    @_builtins.property
+    def accelerators(self) -> _containers.RepeatedCompositeFieldContainer[Global___AcceleratorFit]:
+        """The model on each accelerator of the catalogue, by name."""
+
+    @_builtins.property
+    def training(self) -> _containers.RepeatedCompositeFieldContainer[Global___TrainingMemory]:
+        """Memory of training it, in mixed precision and in fp32."""
 
     def __init__(
         self,
@@ -234,8 +678,8 @@ class ModelDescription(_message.Message):
         vocabulary_size: _builtins.int = ...,
         max_context_tokens: _builtins.int = ...,
         layer_summary: _abc.Iterable[_builtins.str] | None = ...,
-        total_parameter_count: _builtins.int = ...,
-        active_parameter_count: _builtins.int = ...,
+        total_parameters: _builtins.int = ...,
+        active_parameters: _builtins.int = ...,
         parameter_groups: _abc.Iterable[Global___ParameterGroup] | None = ...,
         native_weights: _builtins.str = ...,
         precisions: _abc.Iterable[Global___PrecisionSize] | None = ...,
@@ -247,10 +691,20 @@ class ModelDescription(_message.Message):
         attention_flop_per_context_token: _builtins.float = ...,
         decode_intensity_flop_per_byte: _builtins.float = ...,
         assumptions: _abc.Iterable[_builtins.str] | None = ...,
+        weight_bytes: _builtins.int = ...,
+        weights: _builtins.str = ...,
+        multi_token_prediction_parameters: _builtins.int = ...,
+        attention_layers: _abc.Iterable[Global___AttentionLayers] | None = ...,
+        sequences: _abc.Iterable[Global___SequenceCosts] | None = ...,
+        decode_intensities: _abc.Iterable[Global___DecodeIntensity] | None = ...,
+        tensor_parallel_degrees: _abc.Iterable[Global___TensorParallelDegree] | None = ...,
+        full_context_tokens: _builtins.int = ...,
+        accelerators: _abc.Iterable[Global___AcceleratorFit] | None = ...,
+        training: _abc.Iterable[Global___TrainingMemory] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["active_parameter_count", b"active_parameter_count", "assumptions", b"assumptions", "attention_flop_per_context_token", b"attention_flop_per_context_token", "decode_intensity_flop_per_byte", b"decode_intensity_flop_per_byte", "family", b"family", "flop_per_token", b"flop_per_token", "hidden_size", b"hidden_size", "kv_cache", b"kv_cache", "kv_cache_bytes_per_token", b"kv_cache_bytes_per_token", "kv_cache_bytes_per_token_beyond_window", b"kv_cache_bytes_per_token_beyond_window", "layer_count", b"layer_count", "layer_summary", b"layer_summary", "max_context_tokens", b"max_context_tokens", "name", b"name", "native_weights", b"native_weights", "parameter_groups", b"parameter_groups", "precisions", b"precisions", "state_bytes_per_sequence", b"state_bytes_per_sequence", "total_parameter_count", b"total_parameter_count", "vocabulary_size", b"vocabulary_size"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["accelerators", b"accelerators", "active_parameters", b"active_parameters", "assumptions", b"assumptions", "attention_flop_per_context_token", b"attention_flop_per_context_token", "attention_layers", b"attention_layers", "decode_intensities", b"decode_intensities", "decode_intensity_flop_per_byte", b"decode_intensity_flop_per_byte", "family", b"family", "flop_per_token", b"flop_per_token", "full_context_tokens", b"full_context_tokens", "hidden_size", b"hidden_size", "kv_cache", b"kv_cache", "kv_cache_bytes_per_token", b"kv_cache_bytes_per_token", "kv_cache_bytes_per_token_beyond_window", b"kv_cache_bytes_per_token_beyond_window", "layer_count", b"layer_count", "layer_summary", b"layer_summary", "max_context_tokens", b"max_context_tokens", "multi_token_prediction_parameters", b"multi_token_prediction_parameters", "name", b"name", "native_weights", b"native_weights", "parameter_groups", b"parameter_groups", "precisions", b"precisions", "sequences", b"sequences", "state_bytes_per_sequence", b"state_bytes_per_sequence", "tensor_parallel_degrees", b"tensor_parallel_degrees", "total_parameters", b"total_parameters", "training", b"training", "vocabulary_size", b"vocabulary_size", "weight_bytes", b"weight_bytes", "weights", b"weights"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

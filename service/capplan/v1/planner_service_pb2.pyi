@@ -340,13 +340,14 @@ Global___EstimateDeploymentResponse: _TypeAlias = EstimateDeploymentResponse  # 
 
 @_typing.final
 class DescribeModelRequest(_message.Message):
-    """Asks for the sizes of a model."""
+    """Asks for the anatomy of a model."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     MODEL_FIELD_NUMBER: _builtins.int
     PRECISIONS_FIELD_NUMBER: _builtins.int
     KV_CACHE_FIELD_NUMBER: _builtins.int
+    TRAINING_FIELD_NUMBER: _builtins.int
     kv_cache: _builtins.str
     """KV cache format: auto (also when empty), bf16, fp16 or fp8."""
     @_builtins.property
@@ -357,16 +358,21 @@ class DescribeModelRequest(_message.Message):
     def precisions(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Weight precisions to size; empty means every one the model can be stored in."""
 
+    @_builtins.property
+    def training(self) -> _model_pb2.TrainingSelection:
+        """What training is asked about; without it, training memory comes without activations."""
+
     def __init__(
         self,
         *,
         model: _model_pb2.ModelSelection | None = ...,
         precisions: _abc.Iterable[_builtins.str] | None = ...,
         kv_cache: _builtins.str = ...,
+        training: _model_pb2.TrainingSelection | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["model", b"model"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["model", b"model", "training", b"training"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["kv_cache", b"kv_cache", "model", b"model", "precisions", b"precisions"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["kv_cache", b"kv_cache", "model", b"model", "precisions", b"precisions", "training", b"training"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -374,7 +380,7 @@ Global___DescribeModelRequest: _TypeAlias = DescribeModelRequest  # noqa: Y015
 
 @_typing.final
 class DescribeModelResponse(_message.Message):
-    """The sizes of a model."""
+    """The anatomy of a model."""
 
     DESCRIPTOR: _descriptor.Descriptor
 

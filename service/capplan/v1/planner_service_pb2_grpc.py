@@ -74,7 +74,7 @@ class PlannerServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def DescribeModel(self, request, context):
-        """Exact sizes of a model, per precision.
+        """The anatomy of a model: exact sizes, costs of a token, legal splits, what accelerators hold of it, training.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -42,7 +42,7 @@ class PlannerServiceStub:
     EstimateDeployment: _grpc.UnaryUnaryMultiCallable[_planner_service_pb2.EstimateDeploymentRequest, _planner_service_pb2.EstimateDeploymentResponse]
     """Memory, throughput, latency and bottleneck of one given layout."""
     DescribeModel: _grpc.UnaryUnaryMultiCallable[_planner_service_pb2.DescribeModelRequest, _planner_service_pb2.DescribeModelResponse]
-    """Exact sizes of a model, per precision."""
+    """The anatomy of a model: exact sizes, costs of a token, legal splits, what accelerators hold of it, training."""
 
 @_typing.type_check_only
 class PlannerServiceAsyncStub(PlannerServiceStub):
@@ -58,7 +58,7 @@ class PlannerServiceAsyncStub(PlannerServiceStub):
     EstimateDeployment: _aio.UnaryUnaryMultiCallable[_planner_service_pb2.EstimateDeploymentRequest, _planner_service_pb2.EstimateDeploymentResponse]  # type: ignore[assignment]
     """Memory, throughput, latency and bottleneck of one given layout."""
     DescribeModel: _aio.UnaryUnaryMultiCallable[_planner_service_pb2.DescribeModelRequest, _planner_service_pb2.DescribeModelResponse]  # type: ignore[assignment]
-    """Exact sizes of a model, per precision."""
+    """The anatomy of a model: exact sizes, costs of a token, legal splits, what accelerators hold of it, training."""
 
 class PlannerServiceServicer(metaclass=_abc_1.ABCMeta):
     """Answers which accelerators, how many and in which layout. Every answer depends only on the request and the
@@ -89,6 +89,6 @@ class PlannerServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _planner_service_pb2.DescribeModelRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_planner_service_pb2.DescribeModelResponse, _abc.Awaitable[_planner_service_pb2.DescribeModelResponse]]:
-        """Exact sizes of a model, per precision."""
+        """The anatomy of a model: exact sizes, costs of a token, legal splits, what accelerators hold of it, training."""
 
 def add_PlannerServiceServicer_to_server(servicer: PlannerServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

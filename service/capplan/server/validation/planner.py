@@ -7,18 +7,21 @@ from typing import Final
 
 from capplan.catalog.records import PriceTerm
 from capplan.modeling.precision import WEIGHT_PRECISIONS
+from capplan.modeling.training import Optimizer
 from capplan.server.validation.checks import Violations
 from capplan.server.validation.parts import (
     MAX_LIST_ENTRIES,
     MAX_NAME_CHARACTERS,
     MAX_PARALLEL,
+    MAX_SEQUENCES,
+    MAX_TOKENS,
     check_engine,
     check_kv_cache,
     check_model,
     check_precision,
     check_workload,
 )
-from capplan.v1 import placement_pb2, planner_service_pb2
+from capplan.v1 import model_pb2, placement_pb2, planner_service_pb2
 
 MAX_TARGET: Final = 1e9
 MAX_LIMIT_MS: Final = 1e9
@@ -82,7 +85,20 @@ def validate_describe_model(request: planner_service_pb2.DescribeModelRequest) -
             if weights in request.precisions[:index]:
                 violations.add(f"precisions[{index}]", f"{weights!r} is listed already; accepted: each once")
     check_kv_cache(violations, "kv_cache", request.kv_cache)
+    _check_training(violations, request.training)
     violations.refuse()
+
+
+def _check_training(violations: Violations, training: model_pb2.TrainingSelection) -> None:
+    none = "no activations"
+    violations.number("training.batch_size", training.batch_size, least=1, most=MAX_SEQUENCES, zero_means=none)
+    violations.number(
+        "training.sequence_length_tokens", training.sequence_length_tokens, least=1, most=MAX_TOKENS, zero_means=none
+    )
+    if bool(training.batch_size) != bool(training.sequence_length_tokens):
+        missing = "sequence_length_tokens" if training.batch_size else "batch_size"
+        violations.add(f"training.{missing}", "is required: activations need both a batch size and a length")
+    violations.one_of("training.optimizer", training.optimizer, Optimizer, empty_means=Optimizer.ADAMW.value)
 
 
 def _check_target(violations: Violations, target: placement_pb2.Target) -> None:
