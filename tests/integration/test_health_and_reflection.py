@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import grpc
 import pytest
@@ -14,6 +14,8 @@ from capplan.server.application import Application
 from capplan.server.methods import SERVICES
 from tests.server.running_server import CALL_TIMEOUT_S, RunningServer, running
 
+# The stubs of gRPC lack the messages of ``List``.
+HealthListRequest = cast(Any, health_pb2).HealthListRequest
 SERVING = health_pb2.HealthCheckResponse.SERVING
 CONTRACT = {"capplan.v1.PlannerService", "capplan.v1.CatalogService"}
 
@@ -31,7 +33,7 @@ def test_a_service_nobody_knows_is_not_found(server: RunningServer) -> None:
 
 
 def test_everything_the_server_has_is_listed(server: RunningServer) -> None:
-    statuses = server.health.List(health_pb2.HealthListRequest(), timeout=CALL_TIMEOUT_S).statuses
+    statuses = server.health.List(HealthListRequest(), timeout=CALL_TIMEOUT_S).statuses
     assert {name: status.status for name, status in statuses.items()} == dict.fromkeys({"", *CONTRACT}, SERVING)
 
 

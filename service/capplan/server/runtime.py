@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import signal
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -32,6 +33,11 @@ STOP_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 
 _MIN_PING_INTERVAL_MS: Final = 60_000
 """Clients may ping an idle connection once a minute; gRPC's own default hangs up on more than one in five."""
+
+_SWITCH_INTERVAL_S: Final = 0.0005
+"""How long a planning thread keeps the interpreter when the event loop wants it. With the default of 5 ms, and both
+planning threads busy, the 99th percentile of a cached call was 60 to 70 ms on two cores; with this it was 20 to 23 ms, at
+the same rate of plans (three interleaved runs of 300 calls)."""
 
 _SERVICE_NAMES: Final = tuple(service.full_name for service in SERVICES)
 
@@ -221,6 +227,7 @@ def run(settings: Settings, on_started: Callable[[Addresses], Any] | None = None
     Raises:
         CapplanError: the database or an address cannot be used; the message says why.
     """
+    sys.setswitchinterval(_SWITCH_INTERVAL_S)
     configure_logs(settings.log_format, settings.log_level)
     application = Application.from_settings(settings)
     try:
