@@ -6,7 +6,6 @@ two figures about the same model cannot drift apart.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 from capplan.modeling.attention import LatentAttention, SoftmaxAttention
@@ -77,13 +76,26 @@ class LayerRange:
 
 
 @dataclass(frozen=True, slots=True)
+class BlockRuns:
+    """A block and the layers it stands in."""
+
+    block: Block
+    ranges: tuple[LayerRange, ...]
+
+    @property
+    def count(self) -> int:
+        """Layers in all."""
+        return sum(layers.last - layers.first + 1 for layers in self.ranges)
+
+
+@dataclass(frozen=True, slots=True)
 class QuantizedMap:
     """A linear map that a quantised checkpoint stores in something else than 16 bit.
 
     Attributes:
         name: name of the linear map.
         storage: storage format.
-        layers: in which layers; empty for maps outside the layers (a head).
+        layers: in which layers; empty for all that have it, and for maps outside the layers (a head).
     """
 
     name: str
@@ -205,12 +217,18 @@ class ModelArchitecture:
         """Layers in all."""
         return sum(run.count for run in self.layers)
 
-    def runs(self) -> Iterator[tuple[int, LayerRun]]:
-        """Each run with the index of its first layer."""
+    def block_runs(self) -> tuple[BlockRuns, ...]:
+        """Each distinct block object with the layers it stands in.
+
+        Told apart by identity: comparing whole blocks costs more than counting an equal one twice.
+        """
+        found: dict[int, tuple[Block, list[LayerRange]]] = {}
         first = 0
         for run in self.layers:
-            yield first, run
+            ranges = found.setdefault(id(run.block), (run.block, []))[1]
+            ranges.append(LayerRange(first, first + run.count - 1))
             first += run.count
+        return tuple(BlockRuns(block, tuple(ranges)) for block, ranges in found.values())
 
 
 def run_length(blocks: list[Block]) -> tuple[LayerRun, ...]:

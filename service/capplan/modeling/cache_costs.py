@@ -106,7 +106,7 @@ def _attention_layer_costs(mixer: AttentionMixer, kv_precision: str) -> tuple[At
 def attention_costs(architecture: ModelArchitecture, kv_precision: str) -> tuple[AttentionCost, ...]:
     """Attention layers grouped by how they cache, in the resolved KV-cache format."""
     layers: dict[AttentionCost, int] = {}
-    for run in architecture.layers:
+    for run in architecture.block_runs():
         for mixer in run.block.mixers:
             if isinstance(mixer, AttentionMixer):
                 for unit in _attention_layer_costs(mixer, kv_precision):
@@ -117,7 +117,7 @@ def attention_costs(architecture: ModelArchitecture, kv_precision: str) -> tuple
 def state_costs(architecture: ModelArchitecture, kv_precision: str) -> tuple[StateCost, ...]:
     """Recurrent layers, and cross-attention caches that a request holds whole, grouped by how they keep state."""
     found: dict[object, StateCost] = {}
-    for run in architecture.layers:
+    for run in architecture.block_runs():
         for mixer in run.block.mixers:
             if isinstance(mixer, RecurrentMixer):
                 convolution = mixer.convolution_state_elements * CONVOLUTION_STATE_ELEMENT_BYTES

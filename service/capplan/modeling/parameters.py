@@ -15,7 +15,7 @@ def parameter_groups(architecture: ModelArchitecture) -> Mapping[Component, int]
     A tied head shows under ``EMBEDDING`` only. Every component is present, with 0 where the model has none of it.
     """
     groups: Counter[Component] = Counter(dict.fromkeys(Component, 0))
-    for run in architecture.layers:
+    for run in architecture.block_runs():
         for linear in run.block.maps():
             groups[linear.component] += linear.parameters * run.count
         for vectors in run.block.vectors():
@@ -40,13 +40,13 @@ def total_parameters(architecture: ModelArchitecture) -> int:
 
 def active_parameters(architecture: ModelArchitecture) -> int:
     """Parameters one token touches: all but the routed experts it does not visit (embedding and head included)."""
-    idle = sum(linear.idle_parameters * run.count for run in architecture.layers for linear in run.block.maps())
+    idle = sum(linear.idle_parameters * run.count for run in architecture.block_runs() for linear in run.block.maps())
     return total_parameters(architecture) - idle
 
 
 def buffer_parameters(architecture: ModelArchitecture) -> int:
     """Stored buffers that no parameter count includes (score-correction biases of routers)."""
-    return sum(run.block.buffer_parameters * run.count for run in architecture.layers)
+    return sum(run.block.buffer_parameters * run.count for run in architecture.block_runs())
 
 
 def multi_token_prediction_parameters(architecture: ModelArchitecture) -> int:

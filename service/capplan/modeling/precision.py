@@ -102,11 +102,11 @@ class WeightPlan:
         """Bytes of one unquantised element."""
         return 4 if self.base in ("fp32", "tf32") else 2
 
-    def shares(self, name: str, first: int, count: int) -> Iterator[StoredShare]:
-        """How the layers ``first`` to ``first + count - 1`` store the map of that name."""
-        left = count
+    def shares(self, name: str, layers: tuple[LayerRange, ...]) -> Iterator[StoredShare]:
+        """How these layers store the map of that name."""
+        left = sum(part.last - part.first + 1 for part in layers)
         for storage, ranges in self.quantized.get(name, ()):
-            inside = count if ranges is None else sum(_overlap(r, first, count) for r in ranges)
+            inside = left if ranges is None else sum(_overlap(r, part) for r in ranges for part in layers)
             left -= inside
             if inside:
                 yield StoredShare(storage, inside)
@@ -120,8 +120,8 @@ class WeightPlan:
         return self.base
 
 
-def _overlap(layers: LayerRange, first: int, count: int) -> int:
-    return max(0, min(layers.last, first + count - 1) - max(layers.first, first) + 1)
+def _overlap(one: LayerRange, other: LayerRange) -> int:
+    return max(0, min(one.last, other.last) - max(one.first, other.first) + 1)
 
 
 def native_precision(architecture: ModelArchitecture) -> str:
@@ -184,14 +184,14 @@ def _refusal(architecture: ModelArchitecture) -> str:
 
 
 def _has_experts(architecture: ModelArchitecture) -> bool:
-    return any(m.component is Component.ROUTED_EXPERT for run in architecture.layers for m in run.block.maps())
+    return any(m.component is Component.ROUTED_EXPERT for run in architecture.block_runs() for m in run.block.maps())
 
 
 def _recipe_maps(architecture: ModelArchitecture, weights: str, storage: str) -> tuple[set[str], set[str]]:
     """Names the recipe quantises, and those it would but for their width."""
     names: set[str] = set()
     skipped: set[str] = set()
-    for linear in {m for run in architecture.layers for m in run.block.maps()}:
+    for linear in {m for run in architecture.block_runs() for m in run.block.maps()}:
         if not linear.quantizable or not _in_recipe(linear, weights):
             continue
         if linear.in_features % _GROUP_INPUTS.get(storage, 1):

@@ -18,22 +18,23 @@ BUFFER_ELEMENT_BYTES = 4
 
 @dataclass(frozen=True, slots=True)
 class _StoredMaps:
-    """One linear map of one run, in one storage format."""
+    """One linear map of one kind of block, in one storage format."""
 
     linear: LinearMap
     storage: str
     layers: int
-    run: int
+    block: int
     once_per_sequence: bool = False
 
 
 def _stored_maps(architecture: ModelArchitecture, plan: WeightPlan) -> Iterator[_StoredMaps]:
     """Every linear map a token passes, with its format."""
-    for index, (first, run) in enumerate(architecture.runs()):
+    blocks = architecture.block_runs()
+    for index, run in enumerate(blocks):
         for linear in run.block.maps():
-            for share in plan.shares(linear.name, first, run.count):
+            for share in plan.shares(linear.name, run.ranges):
                 yield _StoredMaps(linear, share.storage, share.layers, index)
-    outside = len(architecture.layers)
+    outside = len(blocks)
     for linear in architecture.outer_maps:
         yield _StoredMaps(linear, plan.base, 1, outside)
     head = architecture.head
@@ -71,16 +72,16 @@ def gemm_costs(architecture: ModelArchitecture, plan: WeightPlan) -> tuple[GemmC
 def _gemm_cost(members: list[_StoredMaps], bias_bytes: int) -> GemmCost:
     """One group; all members share component, storage, shard and expert counts."""
     linear, storage = members[0].linear, STORAGE_FORMATS[members[0].storage]
-    layers_by_run: dict[int, int] = {}
+    layers_by_block: dict[int, int] = {}
     for member in members:
-        layers_by_run[member.run] = max(layers_by_run.get(member.run, 0), member.layers)
+        layers_by_block[member.block] = max(layers_by_block.get(member.block, 0), member.layers)
     matrices = sum(m.linear.copies_per_token * m.layers for m in members)
     routed = linear.component is Component.ROUTED_EXPERT
     return GemmCost(
         component=linear.component,
         storage=storage.name,
         arithmetic=storage.arithmetic,
-        layers=sum(layers_by_run.values()),
+        layers=sum(layers_by_block.values()),
         matrices_per_token=float(matrices),
         parameters=sum(m.linear.parameters * m.layers for m in members),
         stored_bytes=sum(
@@ -142,7 +143,7 @@ def _tower_costs(architecture: ModelArchitecture, plan: WeightPlan) -> Iterator[
 
 def vector_bytes(architecture: ModelArchitecture, plan: WeightPlan) -> int:
     """Bytes of everything that is no matrix: norms, short convolutions, gates, buffers."""
-    vectors = sum(v.parameters * run.count for run in architecture.layers for v in run.block.vectors())
+    vectors = sum(v.parameters * run.count for run in architecture.block_runs() for v in run.block.vectors())
     parameters = vectors + architecture.final_norm_parameters + architecture.head_extra_parameters
     return parameters * plan.element_bytes + buffer_parameters(architecture) * BUFFER_ELEMENT_BYTES
 

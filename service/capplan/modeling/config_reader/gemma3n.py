@@ -44,7 +44,7 @@ def read_gemma3n_text(view: ConfigView) -> Decoder:
     """The text part of Gemma 3n."""
     hidden = view.integer(*HIDDEN_KEYS)
     layers = read_layer_count(view)
-    streams = view.integer("altup_num_inputs", maximum=64)
+    streams = view.integer("altup_num_inputs", minimum=2, maximum=64)
     rank = view.integer("laurel_rank")
     gate = view.integer("hidden_size_per_layer_input")
     shared = view.integer("num_kv_shared_layers", minimum=0, maximum=layers)

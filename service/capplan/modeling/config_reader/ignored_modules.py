@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from functools import lru_cache
 
 from capplan.errors import InvalidInputError
 
@@ -19,63 +20,102 @@ _SPELLINGS = (
     ("self_attn", ("mixer",)),
 )
 
+_FIELD = "model.config_json.quantization_config"
 _MAX_PATTERN_CHARACTERS = 512
+
+# Most lists name modules layer by layer; those are kept by layer, so that a name is compared with a handful of them.
+_OF_A_LAYER = re.compile(r"(?:[\w.]+\.)?layers\.(\d+)(?:\.(.+))?")
+
+_Path = tuple[str, ...]
 
 
 class IgnoredModules:
     """A list of modules left unquantised, as a question: is this one on it?"""
 
     def __init__(self, entries: Iterable[str]) -> None:
-        self._plain: set[tuple[str, ...]] = set()
+        self._paths: set[_Path] = set()
+        self._layer_paths: dict[int, set[_Path]] = {}
+        self._layer_expressions: dict[int, list[re.Pattern[str]]] = {}
         expressions = []
-        for entry in entries:
+        for entry in dict.fromkeys(entries):
             if len(entry) > _MAX_PATTERN_CHARACTERS:
-                raise InvalidInputError.single(
-                    "model.config_json.quantization_config", f"module name is too long: {entry[:40]}..."
-                )
+                raise InvalidInputError.single(_FIELD, f"module name is too long: {entry[:40]}...")
             if entry.startswith("re:"):
                 expressions.append(_checked(entry[3:]))
-            elif "*" in entry:
-                expressions.append(".*".join(re.escape(part) for part in entry.split("*")) + r"(\..*)?")
-            else:
-                self._plain.add(tuple(entry.split(".")))
-        self._expressions = [re.compile(f"(?:{expression})\\Z") for expression in dict.fromkeys(expressions)]
+            elif not self._add_layer_entry(entry):
+                if "*" in entry:
+                    expressions.append(_wildcard(entry))
+                else:
+                    self._paths.add(tuple(entry.split(".")))
+        joined = "|".join(f"(?:{expression})" for expression in expressions)
+        self._expression = re.compile(f"(?:{joined})\\Z") if joined else None
+
+    def _add_layer_entry(self, entry: str) -> bool:
+        """Keep an entry that names one layer by number; false for any other."""
+        found = _OF_A_LAYER.fullmatch(entry)
+        if found is None:
+            return False
+        layer, rest = int(found[1]), found[2] or ""
+        if "*" in rest:
+            self._layer_expressions.setdefault(layer, []).append(re.compile(_wildcard(rest)))
+        else:
+            self._layer_paths.setdefault(layer, set()).add(tuple(rest.split(".")) if rest else ())
+        return True
 
     def matches_layer(self, layer: int, name: str) -> bool:
         """Whether the linear map ``name`` of a layer is on the list, under any of the usual spellings."""
-        return any(
-            self._listed(f"{root}.layers.{layer}.{spelling}") for spelling in _spellings(name) for root in _ROOTS
-        )
+        paths = self._layer_paths.get(layer, set())
+        expressions = self._layer_expressions.get(layer, [])
+        for spelling in _spellings(name):
+            parts = tuple(spelling.split("."))
+            if paths and any(parts[:end] in paths for end in range(len(parts) + 1)):
+                return True
+            if any(expression.fullmatch(spelling) for expression in expressions):
+                return True
+            if self._listed(f"layers.{layer}.{spelling}"):
+                return True
+        return False
 
     def matches(self, name: str) -> bool:
         """Whether a module outside the layers is on the list."""
-        return self._listed(name) or any(self._listed(f"{root}.{name}") for root in _ROOTS)
+        return self._listed(name)
 
-    def _listed(self, full_name: str) -> bool:
-        parts = tuple(full_name.split("."))
-        # A plain entry names the module, a parent of it, or a part of its path ("gate", "self_attn").
-        for start in range(len(parts)):
-            for end in range(start + 1, len(parts) + 1):
-                if parts[start:end] in self._plain:
-                    return True
-        return any(expression.match(full_name) for expression in self._expressions)
+    def _listed(self, below_root: str) -> bool:
+        """Whether an entry that names no single layer covers a module, under any of the usual roots."""
+        if self._paths:
+            parts = tuple(below_root.split("."))
+            # A plain entry names the module, a parent of it, or a part of its path ("gate", "self_attn").
+            slices = {parts[start:end] for start in range(len(parts)) for end in range(start + 1, len(parts) + 1)}
+            rooted = {(*root.split("."), *parts[:end]) for root in _ROOTS for end in range(1, len(parts) + 1)}
+            if not self._paths.isdisjoint(slices | rooted):
+                return True
+        if self._expression is None:
+            return False
+        matches = self._expression.match
+        return matches(below_root) is not None or any(matches(f"{root}.{below_root}") for root in _ROOTS)
+
+
+def _wildcard(entry: str) -> str:
+    """A pattern with ``*``, which also covers everything below what it names."""
+    return ".*".join(re.escape(part) for part in entry.split("*")) + r"(?:\..*)?"
 
 
 def _checked(expression: str) -> str:
     """A regular expression from a config; nested repeats, which may take forever, are refused."""
-    field = "model.config_json.quantization_config.ignore"
     try:
         re.compile(expression)
     except re.error as error:
-        raise InvalidInputError.single(field, f"{expression!r} is no regular expression: {error}") from None
+        raise InvalidInputError.single(_FIELD, f"{expression!r} is no regular expression: {error}") from None
     if re.search(r"[*+}]\)?[*+{]|\([^)]*[*+][^)]*\)[*+{]", expression) or expression.count("*") > 8:
-        raise InvalidInputError.single(field, f"{expression!r} is too complex")
+        raise InvalidInputError.single(_FIELD, f"{expression!r} is too complex")
     return expression
 
 
-def _spellings(name: str) -> list[str]:
-    found = [name.replace(".*", ".0")]
+@lru_cache(maxsize=1024)
+def _spellings(name: str) -> tuple[str, ...]:
+    plain = name.replace(".*", ".0")
+    found = [plain]
     for canonical, others in _SPELLINGS:
-        if found[0].startswith(canonical + "."):
-            found.extend(other + found[0][len(canonical) :] for other in others)
-    return found
+        if plain.startswith(canonical + "."):
+            found.extend(other + plain[len(canonical) :] for other in others)
+    return tuple(found)

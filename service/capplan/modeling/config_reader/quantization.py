@@ -6,6 +6,7 @@ The block sits in ``quantization_config`` (at the top or in the text part), or o
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
@@ -226,15 +227,21 @@ def _strings(view: ConfigView, key: str) -> tuple[str, ...]:
 def _quantized_maps(scheme: _Scheme, layers: tuple[LayerRun, ...], head: LinearMap | None) -> tuple[QuantizedMap, ...]:
     ignored = IgnoredModules(scheme.ignored)
     chosen: dict[str, list[int]] = {}
+    occurrences: Counter[str] = Counter()
     first = 0
     for run in layers:
         for linear in run.block.maps():
             if not linear.quantizable or (scheme.experts_only and linear.component is not Component.ROUTED_EXPERT):
                 continue
+            occurrences[linear.name] += run.count
             kept = chosen.setdefault(linear.name, [])
             kept.extend(n for n in range(first, first + run.count) if not ignored.matches_layer(n, linear.name))
         first += run.count
-    found = [QuantizedMap(name, scheme.storage, ranges(numbers)) for name, numbers in chosen.items() if numbers]
+    found = [
+        QuantizedMap(name, scheme.storage, () if len(numbers) == occurrences[name] else ranges(numbers))
+        for name, numbers in chosen.items()
+        if numbers
+    ]
     # ModelOpt quantises a head that its list does not name; every other recipe leaves heads alone.
     if head is not None and scheme.method == "modelopt" and scheme.ignored and not ignored.matches(head.name):
         found.append(QuantizedMap(head.name, scheme.storage, ()))
