@@ -123,6 +123,7 @@ def test_absurd_sizes_are_refused_by_field(name: str, key: str) -> None:
         (published.QWEN3_30B_A3B | {"mlp_only_layers": [48]}, "mlp_only_layers"),
         (published.LLAMA_3_1_8B | {"tie_word_embeddings": "no"}, "tie_word_embeddings"),
         (published.LLAMA_3_1_8B | {"num_experts": 8}, "num_experts"),
+        (published.LLAMA_3_1_8B | {"per_layer_config": {"05": {"head_dim": 512}}}, "per_layer_config"),
     ],
 )
 def test_contradictions_are_refused_by_field(config: Config, field: str) -> None:

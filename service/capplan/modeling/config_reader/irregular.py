@@ -141,19 +141,7 @@ def read_gemma4(view: ConfigView) -> Decoder:
     hidden = view.integer(*HIDDEN_KEYS)
     layers = read_layer_count(view)
     local = replace(read_softmax_attention(view, _GEMMA4, hidden), window_tokens=read_window(view))
-    head_dim = view.integer("global_head_dim", default=local.head_dim, maximum=MAX_COUNT)
-    kv_heads = view.integer("num_global_key_value_heads", default=local.kv_heads, maximum=MAX_COUNT)
-    if local.query_heads % kv_heads:
-        raise view.inconsistent("num_global_key_value_heads", f"does not divide {local.query_heads} query heads")
-    full = replace(
-        local,
-        head_dim=head_dim,
-        value_head_dim=head_dim,
-        kv_heads=kv_heads,
-        norm_parameters=2 * head_dim,
-        shared_key_value=view.flag("attention_k_eq_v", default=False),
-        window_tokens=None,
-    )
+    shared = view.flag("attention_k_eq_v", default=False)
     dense = read_dense(view, _GEMMA4, hidden)
     networks: tuple[FeedForward, ...] = (dense,)
     norms = 4
@@ -164,8 +152,46 @@ def read_gemma4(view: ConfigView) -> Decoder:
     kinds = read_layer_types(view, layers)
     if kinds is None:
         raise view.missing("layer_types")
-    blocks = [Block((local if kind == SLIDING else full,), networks, norms * hidden) for kind in kinds]
+    shapes = _gemma4_shapes(view, local, kinds)
+    blocks = []
+    for kind, (head_dim, kv_heads) in zip(kinds, shapes, strict=True):
+        attention = replace(
+            local, head_dim=head_dim, value_head_dim=head_dim, kv_heads=kv_heads, norm_parameters=2 * head_dim
+        )
+        if kind != SLIDING:
+            attention = replace(attention, window_tokens=None, shared_key_value=shared)
+        blocks.append(Block((attention,), networks, norms * hidden))
     return assemble_decoder(view, hidden, blocks, tied_default=True)
+
+
+def _gemma4_shapes(view: ConfigView, local: SoftmaxAttention, kinds: list[str]) -> list[tuple[int, int]]:
+    """Head width and key/value heads of each layer: two global keys, or what newer files list layer by layer."""
+    own = (local.head_dim, local.kv_heads)
+    if all(kind == SLIDING for kind in kinds):
+        return [own] * len(kinds)
+    if view.has("per_layer_config"):
+        listed = _per_layer_shapes(view.sub("per_layer_config"), own, len(kinds))
+        return [listed.get(number, own) for number in range(len(kinds))]
+    kv_heads = view.integer("num_global_key_value_heads", default=local.kv_heads, maximum=MAX_COUNT)
+    if local.query_heads % kv_heads:
+        raise view.inconsistent("num_global_key_value_heads", f"does not divide {local.query_heads} query heads")
+    whole = (view.integer("global_head_dim", maximum=MAX_COUNT), kv_heads)
+    return [own if kind == SLIDING else whole for kind in kinds]
+
+
+def _per_layer_shapes(view: ConfigView, own: tuple[int, int], layers: int) -> dict[int, tuple[int, int]]:
+    found = {}
+    for key in sorted(view.names):
+        layer = view.checked_integer(key, int(key) if key.isdecimal() else key, minimum=0, maximum=layers - 1)
+        shape = view.sub(key)
+        unknown = sorted(shape.names - {"head_dim", "num_key_value_heads"})
+        if unknown:
+            raise shape.inconsistent(unknown[0], "only head_dim and num_key_value_heads are known layer by layer")
+        found[layer] = (
+            shape.integer("head_dim", default=own[0], maximum=MAX_COUNT),
+            shape.integer("num_key_value_heads", default=own[1], maximum=MAX_COUNT),
+        )
+    return found
 
 
 MLLAMA_RESERVED_ROWS = 8
@@ -231,12 +257,9 @@ def read_deepseek_v4(view: ConfigView) -> Decoder:
         index_topk=view.integer("index_topk"),
     )
     by_ratio = {0: plain, 4: indexed, 128: folded}
-    ratios = view.items("compress_ratios")
-    drafting = view.integer("num_nextn_predict_layers", default=0, minimum=0, maximum=64, quiet=True)
-    if len(ratios) not in (layers, layers + drafting):
-        raise view.inconsistent("compress_ratios", f"must have {layers} entries, one a layer, not {len(ratios)}")
+    ratios = _compression_ratios(view, layers)
     for ratio in ratios:
-        if isinstance(ratio, bool) or not isinstance(ratio, int) or ratio not in by_ratio:
+        if ratio not in by_ratio:
             raise view.inconsistent("compress_ratios", f"entries must be 0, 4 or 128, not {ratio!r}")
     traits = ExpertTraits(shared_count=True, router_buffer=True)
     experts = read_experts(view, FamilyTraits(), traits, hidden)
@@ -245,15 +268,32 @@ def read_deepseek_v4(view: ConfigView) -> Decoder:
     # One mixing matrix, bias and three scales before attention and before the experts.
     rows = (2 + streams) * streams
     mixing = 2 * (rows * streams * hidden + rows + 3)
-    blocks = [
-        Block((by_ratio[ratio],), (experts,), 2 * hidden + mixing)
-        for ratio in ratios[:layers]
-        if isinstance(ratio, int)
-    ]
+    blocks = [Block((by_ratio[ratio],), (experts,), 2 * hidden + mixing) for ratio in ratios]
     decoder = assemble_decoder(view, hidden, blocks, tied_default=False)
     return replace(
         decoder, final_norm_parameters=decoder.final_norm_parameters + streams * streams * hidden + streams + 1
     )
+
+
+_V4_RATIOS = {"sliding_attention": 0, "compressed_sparse_attention": 4, "heavily_compressed_attention": 128}
+
+
+def _compression_ratios(view: ConfigView, layers: int) -> list[int]:
+    """Tokens a layer folds into one entry: a list of ratios, or of layer kinds as newer files have it."""
+    if not view.has("compress_ratios") and view.has("layer_types"):
+        kinds = view.items("layer_types", layers)
+        if not all(isinstance(kind, str) and kind in _V4_RATIOS for kind in kinds):
+            raise view.inconsistent("layer_types", f"entries must be one of {', '.join(_V4_RATIOS)}")
+        rates = view.sub("compress_rates")
+        for kind in ("compressed_sparse_attention", "heavily_compressed_attention"):
+            if rates.integer(kind) != _V4_RATIOS[kind]:
+                raise rates.inconsistent(kind, f"only {_V4_RATIOS[kind]} is known")
+        return [_V4_RATIOS[str(kind)] for kind in kinds]
+    ratios = view.items("compress_ratios")
+    drafting = view.integer("num_nextn_predict_layers", default=0, minimum=0, maximum=64, quiet=True)
+    if len(ratios) not in (layers, layers + drafting):
+        raise view.inconsistent("compress_ratios", f"must have {layers} entries, one a layer, not {len(ratios)}")
+    return [view.checked_integer("compress_ratios", ratio, minimum=0) for ratio in ratios[:layers]]
 
 
 def read_qwen1(view: ConfigView) -> Decoder:

@@ -63,6 +63,8 @@ class _Parts:
 
 def _read_text(view: ConfigView) -> tuple[Decoder, tuple[str, ...]]:
     """The decoder of a view whose model type is set, and what had to be assumed about the type."""
+    if view.has("per_layer_config") and view.raw("per_layer_config") and view.model_type != "gemma4_text":
+        raise view.inconsistent("per_layer_config", f"is not known how to read for model type {view.model_type!r}")
     if view.model_type in READERS:
         return READERS[view.model_type](view), ()
     if view.model_type in FAMILIES:

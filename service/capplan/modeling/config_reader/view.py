@@ -30,7 +30,7 @@ _HARMLESS_WORDS = re.compile(
     r"|n_group$|topk_group|max_length|min_length|problem_type|torch|mup_|layerdrop|position_embedding_type"
     r"|num_logits_to_keep|ngram|implementation|hash|fp32|ep_size|pretraining_tp|query_pre_attn_scalar|max_window_layers"
     r"|model_max_length|seq_length|attn_implementation|rescale_prenorm|mamba_kernels|for_llm_compressor|auto_map"
-    r"|partial_|hidden_act|_dtype|chunk_size|norm_type|sparse_disable|mask_|use_bfloat16|gradient|layer_norm_type|beam|^original_|^num_mtp_|^mtp_|vocab_size_per_layer|post_layer_norm|_overlap$|quantization|^rmsnorm$|^use_logn_attn$|^dim_model_base$)"
+    r"|partial_|hidden_act|_dtype|chunk_size|norm_type|sparse_disable|mask_|use_bfloat16|gradient|layer_norm_type|beam|^original_|^num_mtp_|^mtp_|vocab_size_per_layer|post_layer_norm|_overlap$|max_distance|quantization|^rmsnorm$|^use_logn_attn$|^dim_model_base$)"
 )
 
 
