@@ -149,6 +149,12 @@ def test_an_address_that_is_taken_is_an_error_with_a_name(application: Applicati
             pass
 
 
+def test_two_servers_do_not_share_a_port(server: RunningServer) -> None:
+    port = int(server.addresses.grpc.rpartition(":")[2])
+    with pytest.raises(AddressInUseError), running(server.application, port=port):
+        pass
+
+
 def test_many_clients_at_once_get_the_answers_one_would(server: RunningServer) -> None:
     questions = [different(number % 7) for number in range(60)]
     calls = [server.planner.PlanPlacement.future(question, timeout=CALL_TIMEOUT_S) for question in questions]

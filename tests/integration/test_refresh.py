@@ -19,6 +19,8 @@ def test_the_catalogue_is_refreshed_while_serving() -> None:
     application = make_application()
     with running(application, catalog_refresh_s=0.05) as server:
         before = server.sample("capplan_catalog_revision")
+        answered = [server.planner.PlanPlacement(plan_request(), timeout=CALL_TIMEOUT_S) for _ in range(2)]
+        assert [response.catalog_revision for response in answered] == [before, before]
         with pytest.raises(grpc.RpcError) as refusal:
             server.planner.PlanPlacement(plan_request("example-org/New-8B"), timeout=CALL_TIMEOUT_S)
         assert refusal.value.code() is grpc.StatusCode.NOT_FOUND
@@ -28,4 +30,7 @@ def test_the_catalogue_is_refreshed_while_serving() -> None:
         eventually(lambda: server.sample("capplan_catalog_revision") > before)
         response = server.planner.PlanPlacement(plan_request("example-org/New-8B"), timeout=CALL_TIMEOUT_S)
         assert response.catalog_revision == before + 1
+        # The answer that was kept holds for the revision before, and is not given for this one.
+        asked_again = server.planner.PlanPlacement(plan_request(), timeout=CALL_TIMEOUT_S)
+        assert asked_again.catalog_revision == before + 1
     application.close()

@@ -6,7 +6,7 @@ import grpc
 import pytest
 from google.protobuf.message import Message
 from google.rpc import error_details_pb2, status_pb2
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from capplan.catalog.snapshot import CatalogBusyError
@@ -76,7 +76,9 @@ def test_an_error_has_its_code_and_its_reason(error: Exception, code: grpc.Statu
 
 def test_every_fault_of_the_input_is_a_field_violation() -> None:
     error = InvalidInputError((FieldViolation("workload.input_tokens", "low"), FieldViolation("target", "absent")))
-    bad = unpack(status_of(error, "id"), error_details_pb2.BadRequest)
+    status = status_of(error, "id")
+    assert status.message == "workload.input_tokens: low; target: absent"
+    bad = unpack(status, error_details_pb2.BadRequest)
     assert isinstance(bad, error_details_pb2.BadRequest)
     assert [(v.field, v.description) for v in bad.field_violations] == [
         ("workload.input_tokens", "low"),
@@ -122,6 +124,8 @@ def trailer_bytes(status: status_pb2.Status) -> int:
 
 
 @given(st.lists(st.tuples(ANY_TEXT, ANY_TEXT), min_size=1, max_size=30))
+@example([("x" * 2_000, "\u20ac" * 2_000)] * 30)
+@example([("x", "\n" * 100)] * 30)
 def test_any_number_of_faults_of_any_length_fits_into_trailers(faults: list[tuple[str, str]]) -> None:
     status = status_of(InvalidInputError(FieldViolation(*fault) for fault in faults), "id")
     assert trailer_bytes(status) < TRAILER_BYTES
