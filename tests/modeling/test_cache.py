@@ -105,6 +105,16 @@ def test_layers_that_share_an_indexer_cache_no_key_of_their_own() -> None:
     assert native("GLM_5_2", "bf16").cache_bytes_per_token == 89_856 + 21 * 132
 
 
+def test_compressed_attention_keeps_a_window_and_a_fraction_of_the_history() -> None:
+    # DeepSeek-V4-Flash at 16 bit: 43 windows of 128 tokens hold 5,636,096 bytes. Of the history, 21 layers keep an
+    # entry of 512 and an indexer key of 128 every 4 tokens, 20 an entry every 128. Published: 6,880 bytes a token with
+    # the key in 16 bit (256); engines keep it in fp8 with a scale (132).
+    costs = native("DEEPSEEK_V4_FLASH")
+    windows = [a for a in costs.attentions if a.window_tokens is not None]
+    assert sum(a.layers * a.cache_bytes_per_token * (a.window_tokens or 0) for a in windows) == 5_636_096
+    assert cache_bytes_per_token_per_rank(costs, 8, context_tokens=1 << 20) == 6_880 - 21 * (256 - 132) / 4
+
+
 def test_a_switched_off_window_is_ignored() -> None:
     config = published.QWEN2_5_7B | {"sliding_window": 4096, "use_sliding_window": False}
     assert all(a.window_tokens is None for a in model_costs(read_config(config), "bf16").attentions)

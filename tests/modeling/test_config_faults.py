@@ -164,6 +164,36 @@ def test_a_known_type_names_keys_it_does_not_understand() -> None:
     assert any("num_memory_experts" in sentence for sentence in architecture.assumptions)
 
 
+MONSTERS: dict[str, object] = {
+    "huge": 10**6000,
+    "hugely negative": -(10**6000),
+    "huge layers": [10**6000] * 61,
+    "objects": [{}] * 61,
+    "lists": [[[]]] * 61,
+    "long": "x" * 100_000,
+}
+MONSTROUS_KEYS = ("hidden_size", "mlp_layer_types", "layer_types", "num_key_value_heads", "tie_word_embeddings")
+
+
+@pytest.mark.parametrize("monster", MONSTERS)
+@pytest.mark.parametrize("key", MONSTROUS_KEYS)
+def test_monstrous_values_are_refused_in_a_short_sentence(monster: str, key: str) -> None:
+    for config in (published.LLAMA_3_1_8B, published.DEEPSEEK_V3, published.GPT_OSS_20B):
+        if key == "mlp_layer_types" and config is not published.DEEPSEEK_V3:
+            continue  # read where first layers may be dense
+        if key in ("layer_types", "num_key_value_heads") and config is published.DEEPSEEK_V3:
+            continue  # a latent has no windows and no key/value heads
+        with pytest.raises(CapplanError) as caught:
+            read_config(config | {key: MONSTERS[monster]})
+        assert len(str(caught.value)) < 400
+
+
+def test_a_monstrous_model_type_is_refused_in_a_short_sentence() -> None:
+    with pytest.raises(UnsupportedModelError) as caught:
+        read_config({"model_type": "x" * 100_000})
+    assert len(str(caught.value)) < 400
+
+
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8) | st.sampled_from(["llama", "t5"]),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=12), inner, max_size=4),

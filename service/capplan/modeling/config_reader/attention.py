@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from capplan.modeling.attention import LatentAttention, SoftmaxAttention, SparseIndexer
 from capplan.modeling.config_reader.traits import FamilyTraits, Flag, QueryKeyNorm
-from capplan.modeling.config_reader.view import MAX_COUNT, ConfigView
+from capplan.modeling.config_reader.view import MAX_COUNT, ConfigView, shown
 
 HEAD_KEYS = ("num_attention_heads", "n_heads", "n_head", "num_heads")
 KV_HEAD_KEYS = ("num_key_value_heads", "num_kv_heads", "multi_query_group_num", "num_attention_groups", "kv_n_heads")
@@ -132,6 +132,6 @@ def _read_indexers(view: ConfigView, attention: LatentAttention, layers: int) ->
     found = []
     for kind in view.items("indexer_types", layers):
         if kind not in ("full", "shared"):
-            raise view.inconsistent("indexer_types", f"entries must be full or shared, not {kind!r}")
+            raise view.inconsistent("indexer_types", f"entries must be full or shared, not {shown(kind)}")
         found.append(replace(indexer, owns_weights=kind == "full"))
     return found

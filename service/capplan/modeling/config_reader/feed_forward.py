@@ -87,7 +87,7 @@ def expert_layers(view: ConfigView, layers: int, *, require: bool = False) -> li
     found = [True] * layers
     if view.has("mlp_layer_types"):
         kinds = view.items("mlp_layer_types", layers)
-        if not set(kinds) <= {"dense", "sparse"}:
+        if not all(kind in ("dense", "sparse") for kind in kinds):
             raise view.inconsistent("mlp_layer_types", "entries must be dense or sparse")
         found = [kind == "sparse" for kind in kinds]
     elif view.has("moe_layers_enum"):

@@ -34,6 +34,7 @@ class IgnoredModules:
 
     def __init__(self, entries: Iterable[str]) -> None:
         self._paths: set[_Path] = set()
+        self._covered: dict[str, bool] = {}
         self._layer_paths: dict[int, set[_Path]] = {}
         self._layer_expressions: dict[int, list[re.Pattern[str]]] = {}
         expressions = []
@@ -72,23 +73,26 @@ class IgnoredModules:
                 return True
             if any(expression.fullmatch(spelling) for expression in expressions):
                 return True
-            if self._listed(f"layers.{layer}.{spelling}"):
+            if self._covered_anywhere(spelling) or self._matched(f"layers.{layer}.{spelling}"):
                 return True
         return False
 
     def matches(self, name: str) -> bool:
         """Whether a module outside the layers is on the list."""
-        return self._listed(name)
+        return self._covered_anywhere(name) or self._matched(name)
 
-    def _listed(self, below_root: str) -> bool:
-        """Whether an entry that names no single layer covers a module, under any of the usual roots."""
-        if self._paths:
-            parts = tuple(below_root.split("."))
-            # A plain entry names the module, a parent of it, or a part of its path ("gate", "self_attn").
+    def _covered_anywhere(self, path: str) -> bool:
+        """Whether a plain entry without a layer's number names the module, a parent, or a part of its path."""
+        known = self._covered.get(path)
+        if known is None:
+            parts = tuple(path.split("."))
             slices = {parts[start:end] for start in range(len(parts)) for end in range(start + 1, len(parts) + 1)}
             rooted = {(*root.split("."), *parts[:end]) for root in _ROOTS for end in range(1, len(parts) + 1)}
-            if not self._paths.isdisjoint(slices | rooted):
-                return True
+            known = self._covered[path] = not self._paths.isdisjoint(slices | rooted)
+        return known
+
+    def _matched(self, below_root: str) -> bool:
+        """Whether a pattern matches a module, under any of the usual roots."""
         if self._expression is None:
             return False
         matches = self._expression.match

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from capplan.modeling.config_reader.traits import FamilyTraits, WindowRule
-from capplan.modeling.config_reader.view import MAX_COUNT, MAX_TOKENS, ConfigView
+from capplan.modeling.config_reader.view import MAX_COUNT, MAX_TOKENS, ConfigView, shown
+
+MAX_LAYERS = 2048
+"""Upper bound of layers that is taken for real; the deepest published model has 126."""
 
 LAYER_COUNT_KEYS = ("num_hidden_layers", "n_layer", "n_layers", "num_layers", "decoder_layers")
 CONTEXT_KEYS = (
@@ -34,7 +37,7 @@ _KINDS = {
 
 def read_layer_count(view: ConfigView) -> int:
     """Number of layers."""
-    return view.integer(*LAYER_COUNT_KEYS, maximum=MAX_COUNT // 8)
+    return view.integer(*LAYER_COUNT_KEYS, maximum=MAX_LAYERS)
 
 
 def read_max_context(view: ConfigView) -> int | None:
@@ -51,7 +54,7 @@ def read_layer_types(view: ConfigView, layers: int) -> list[str] | None:
     found = []
     for kind in view.items(key, layers):
         if not isinstance(kind, str) or kind not in _KINDS:
-            raise view.inconsistent(key, f"layer kind {kind!r} is not known; known: {', '.join(_KINDS)}")
+            raise view.inconsistent(key, f"layer kind {shown(kind)} is not known; known: {', '.join(_KINDS)}")
         found.append(_KINDS[kind])
     return found
 

@@ -17,6 +17,8 @@ from capplan.modeling.config_reader.quantization import read_quantization
 from capplan.modeling.config_reader.towers import TEXT_TYPES, TOWERS, mllama_patch_tokens, mllama_tiles
 from capplan.modeling.config_reader.view import CONFIG_FIELD, ConfigView
 
+_MAX_TYPE_CHARACTERS = 128
+
 _DTYPES = {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32"}
 
 
@@ -108,7 +110,7 @@ def _text_values(root: ConfigView, text: ConfigView) -> dict[str, object]:
 
 def _model_type(root: ConfigView) -> str:
     value = root.raw("model_type")
-    if not isinstance(value, str) or not value:
+    if not isinstance(value, str) or not 0 < len(value) <= _MAX_TYPE_CHARACTERS:
         raise UnsupportedModelError.single(
             root.field("model_type"), "is needed to size the model and must be a model type of the transformers library"
         )

@@ -16,6 +16,8 @@ MAX_COUNT = 1 << 16
 MAX_TOKENS = 1 << 40
 """Upper bound of a context length."""
 
+_MAX_SHOWN = 10**20
+
 CONFIG_FIELD = "model.config_json"
 
 # A key that says one of these words may change a size. Flags, token ids and training settings are told apart below.
@@ -176,9 +178,11 @@ class ConfigView:
     def checked_integer(self, key: str, value: object, *, minimum: int = 1, maximum: int = MAX_WIDTH) -> int:
         """A value of this config as an integer in a sane range."""
         if isinstance(value, bool) or not isinstance(value, int):
-            raise InvalidInputError.single(self.field(key), f"must be an integer, not {_shown(value)}")
+            raise InvalidInputError.single(self.field(key), f"must be an integer, not {shown(value)}")
         if not minimum <= value <= maximum:
-            raise InvalidInputError.single(self.field(key), f"must be between {minimum} and {maximum}, not {value}")
+            raise InvalidInputError.single(
+                self.field(key), f"must be between {minimum} and {maximum}, not {shown(value)}"
+            )
         return value
 
     def optional_integer(self, *keys: str, minimum: int = 1, maximum: int = MAX_WIDTH) -> int | None:
@@ -196,7 +200,7 @@ class ConfigView:
             return default
         value = self._values[key]
         if not isinstance(value, bool):
-            raise InvalidInputError.single(self.field(key), f"must be true or false, not {_shown(value)}")
+            raise InvalidInputError.single(self.field(key), f"must be true or false, not {shown(value)}")
         return value
 
     def text(self, *keys: str, default: str | None = None) -> str:
@@ -208,7 +212,7 @@ class ConfigView:
             return default
         value = self._values[key]
         if not isinstance(value, str):
-            raise InvalidInputError.single(self.field(key), f"must be a string, not {_shown(value)}")
+            raise InvalidInputError.single(self.field(key), f"must be a string, not {shown(value)}")
         return value
 
     def number(self, key: str, *, minimum: float, maximum: float) -> float:
@@ -216,7 +220,7 @@ class ConfigView:
         value = self.raw(key)
         if isinstance(value, bool) or not isinstance(value, int | float) or not minimum <= value <= maximum:
             raise InvalidInputError.single(
-                self.field(key), f"must be a number between {minimum:g} and {maximum:g}, not {_shown(value)}"
+                self.field(key), f"must be a number between {minimum:g} and {maximum:g}, not {shown(value)}"
             )
         return float(value)
 
@@ -224,7 +228,7 @@ class ConfigView:
         """A list, of a given length when one is asked for."""
         value = self.raw(key)
         if not isinstance(value, list | tuple):
-            raise InvalidInputError.single(self.field(key), f"must be a list, not {_shown(value)}")
+            raise InvalidInputError.single(self.field(key), f"must be a list, not {shown(value)}")
         if length is not None and len(value) != length:
             raise InvalidInputError.single(
                 self.field(key), f"must have {length} entries, one a layer, not {len(value)}"
@@ -245,6 +249,13 @@ class ConfigView:
         )
 
 
-def _shown(value: object) -> str:
+def shown(value: object) -> str:
+    """A value short enough for a sentence; nothing that could be deep or long is written out."""
+    if isinstance(value, Mapping):
+        return "an object"
+    if isinstance(value, list | tuple):
+        return "a list"
+    if isinstance(value, int) and not isinstance(value, bool) and not -_MAX_SHOWN <= value <= _MAX_SHOWN:
+        return "a number out of range"
     text = repr(value)
     return text if len(text) <= 60 else f"{text[:57]}..."
