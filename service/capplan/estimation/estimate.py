@@ -8,6 +8,7 @@ from enum import StrEnum
 
 import numpy as np
 
+from capplan.estimation.coefficients import UNFITTED, Coefficients
 from capplan.estimation.replica import Replica
 from capplan.estimation.steady_state import Request, prefill_mix, steady_state
 from capplan.estimation.step import StepLoad, group_times
@@ -115,11 +116,29 @@ def _bottleneck(parts: Sequence[StepPart]) -> str:
     return max(sums, key=lambda name: (sums[name], name))
 
 
+def provenance_of(replica: Replica, fitted: Coefficients) -> Provenance:
+    """Calibrated where the fit saw both the device's generation and the engine, else analytic."""
+    seen = replica.device.accelerator.architecture in fitted.generations and replica.settings.name in fitted.engines
+    return Provenance.CALIBRATED if seen else Provenance.ANALYTIC
+
+
 def estimate_replicas(
-    model: ModelCosts, replicas: Sequence[Replica], request: Request, batches: Sequence[float]
+    model: ModelCosts,
+    replicas: Sequence[Replica],
+    request: Request,
+    batches: Sequence[float],
+    fitted: Coefficients = UNFITTED,
 ) -> tuple[ReplicaEstimate, ...]:
-    """Estimates legal replicas of one model, each at its own number of decoding sequences (positive)."""
-    table = build_table(model, replicas)
+    """Estimates legal replicas of one model.
+
+    Args:
+        model: the model in its formats.
+        replicas: C ways to run it.
+        request: mean lengths.
+        batches: decoding sequences of each replica, positive.
+        fitted: coefficients of the step model.
+    """
+    table = build_table(model, replicas, fitted)
     batch = np.array(batches, dtype=np.float64)[:, None]
     state = steady_state(table, request, batch)
     steps = _mean_step_parts(table, request, batch)
@@ -134,7 +153,7 @@ def estimate_replicas(
             ttft_unloaded_ms=Figure(float(state.ttft_unloaded_ms[row, 0])),
             e2e_ms=Figure(float(state.e2e_ms[row, 0])),
             prefill_step_share=float(state.prefill_step_share[row, 0]),
-            provenance=Provenance.ANALYTIC,
+            provenance=provenance_of(replicas[row], fitted),
             bottleneck=_bottleneck(parts),
             parts=parts,
         )

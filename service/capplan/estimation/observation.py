@@ -191,7 +191,7 @@ class Batch:
         table = build_table(self.model, self._replicas, fitted).take(self._rows)
         request: Request = self._lengths  # type: ignore[assignment]  # columns broadcast where numbers would
         for _ in range(5):
-            state = steady_state(table, request, np.minimum(self._in_flight * self._decoding, self._ceiling))
+            state = steady_state(table, request, np.minimum(self._in_flight, self._ceiling) * self._decoding)
             decode_ms = request.output_tokens * state.itl_ms
             self._decoding = decode_ms / (decode_ms + state.ttft_ms)
 
@@ -215,11 +215,12 @@ class Batch:
 
         A request decodes for a part of its stay only; what is in flight beyond the ceiling queues for a slot.
         """
-        state = steady_state(table, request, np.minimum(self._in_flight * self._decoding, self._ceiling))
+        served = np.minimum(self._in_flight, self._ceiling)
+        state = steady_state(table, request, served * self._decoding)
         rate = state.requests_per_s * self._replica_count
-        queued = np.maximum(self._in_flight - state.requests_in_flight, 0.0) / state.requests_per_s * MS_PER_S
+        queued = (self._in_flight - served) / state.requests_per_s * MS_PER_S
         # a burst's prompts are read one after the other: on average half of them stand before one
-        together = np.maximum(np.minimum(self._in_flight, self._ceiling), 1.0)
+        together = np.maximum(served, 1.0)
         own_ms = state.ttft_unloaded_ms - table.request_s * MS_PER_S
         burst = table.request_s * MS_PER_S + own_ms * (1.0 + together) / 2.0
         ttft = (1.0 - bursts) * state.ttft_ms + bursts * np.maximum(burst, state.ttft_ms) + queued

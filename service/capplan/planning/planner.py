@@ -34,7 +34,7 @@ def _placements(query: PlacementQuery, solution: Solution, rows: Sequence[int]) 
     replicas = [sized.candidates[row].replica for row in rows]
     operating = [max(float(sized.operating[row]), 2.0**MIN_LOG2_BATCH) for row in rows]
     batches = [float(sized.batch[row]) for row in rows] + operating
-    estimates = estimate_replicas(query.model, [*replicas, *replicas], solution.request, batches)
+    estimates = estimate_replicas(query.model, [*replicas, *replicas], solution.request, batches, query.coefficients)
     pairs = zip(estimates[: len(rows)], estimates[len(rows) :], strict=True)
     return tuple(
         _placement(query, solution, row, capacity, point) for row, (capacity, point) in zip(rows, pairs, strict=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from capplan.estimation.coefficients import UNFITTED, Coefficients
 from capplan.estimation.engine import EngineChoice
 from capplan.hardware.accelerator import Accelerator
 from capplan.hardware.mig import MigBoard
@@ -150,6 +151,7 @@ class PlacementQuery:
         objective: what to rank by.
         supply: devices to choose from.
         max_placements: how many placements to return, best first.
+        coefficients: coefficients of the step model.
     """
 
     model: ModelCosts
@@ -160,3 +162,4 @@ class PlacementQuery:
     objective: Objective
     supply: tuple[SupplyItem, ...]
     max_placements: int = 5
+    coefficients: Coefficients = UNFITTED

@@ -67,7 +67,7 @@ def _rows(
     if bool(keep.all()):
         return table, tuple(model_candidates)
     kept = tuple(c for c, k in zip(model_candidates, keep, strict=True) if k)
-    return build_table(query.model, [c.replica for c in kept]), kept
+    return build_table(query.model, [c.replica for c in kept], query.coefficients), kept
 
 
 def _latency_drops(
@@ -145,7 +145,7 @@ def solve(query: PlacementQuery) -> Solution:
     evaluated = len(started) + sum(1 for d in dropped if d.stage >= Stage.SPLIT)
     if not started:
         return Solution(request, context, None, tuple(dropped), evaluated)
-    table = build_table(query.model, [c.replica for c in started])
+    table = build_table(query.model, [c.replica for c in started], query.coefficients)
     capacity = capacities(table, started, request, query.limits)
     dropped += _latency_drops(started, capacity, query.limits)
     keep = capacity.batch >= 2.0**MIN_LOG2_BATCH
