@@ -232,10 +232,11 @@ class ModelArchitecture:
 
 
 def run_length(blocks: list[Block]) -> tuple[LayerRun, ...]:
-    """Run-length code of a list of blocks."""
+    """Run-length code of a list of blocks; equal blocks become one object."""
     runs: list[LayerRun] = []
-    for block in blocks:
-        if runs and runs[-1].block == block:
+    distinct: dict[Block, Block] = {}
+    for block in (distinct.setdefault(block, block) for block in blocks):
+        if runs and runs[-1].block is block:
             runs[-1] = LayerRun(block, runs[-1].count + 1)
         else:
             runs.append(LayerRun(block, 1))
