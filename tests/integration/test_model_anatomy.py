@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import grpc
 import pytest
@@ -23,7 +24,7 @@ MIXTURE = CONFIG | {
 EXPERTS = 32 * 8 * 3 * 4096 * 14336
 
 
-def described(server: RunningServer, config: dict | None = None, **training: object) -> model_pb2.ModelDescription:
+def described(server: RunningServer, config: dict | None = None, **training: Any) -> model_pb2.ModelDescription:
     request = describe_request()
     if config is not None:
         request.model.config_json = json.dumps(config)
@@ -32,7 +33,7 @@ def described(server: RunningServer, config: dict | None = None, **training: obj
     return server.planner.DescribeModel(request, timeout=CALL_TIMEOUT_S).model
 
 
-def faults(server: RunningServer, **training: object) -> set[str]:
+def faults(server: RunningServer, **training: Any) -> set[str]:
     """Fields that a training question is refused for."""
     with pytest.raises(grpc.RpcError) as refusal:
         described(server, **training)

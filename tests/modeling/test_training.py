@@ -42,9 +42,17 @@ def standard(layers: int, hidden: int, heads: int) -> ModelArchitecture:
     )
 
 
-def per_layer(make: ModelArchitecture, one_more: ModelArchitecture, batch: int, length: int, *more: object) -> int:
+def per_layer(
+    model: ModelArchitecture,
+    one_more: ModelArchitecture,
+    batch: int,
+    length: int,
+    what: Recomputation = Recomputation.NONE,
+    precision: TrainingPrecision = TrainingPrecision.MIXED,
+) -> int:
     """Bytes of one layer, from two models that differ by it."""
-    return activation_bytes(one_more, batch, length, *more) - activation_bytes(make, batch, length, *more)
+    less, more = (activation_bytes(each, batch, length, what, precision) for each in (model, one_more))
+    return more - less
 
 
 def test_mixed_precision_with_adamw_takes_16_bytes_for_each_parameter() -> None:

@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from capplan.estimation.device import whole_device
-from capplan.estimation.engine import EngineChoice, resolve_settings
+from capplan.estimation.device import RankDevice, whole_device
+from capplan.estimation.engine import EngineChoice, EngineSettings, resolve_settings
 from capplan.estimation.legality import Fault, device_faults, link_faults, memory_faults, split_faults
-from capplan.estimation.memory import MemoryBreakdown, RankFootprint, memory_breakdown, rank_footprint
+from capplan.estimation.memory import MemoryBreakdown, memory_breakdown, rank_footprint
 from capplan.estimation.replica import Parallelism
 from capplan.hardware.accelerator import Accelerator
 from capplan.modeling.costs import ModelCosts
@@ -59,15 +59,38 @@ def context_fits(
         for size in TENSOR_PARALLEL_SIZES
         if not split_faults(model, Parallelism(tensor_parallel=size))
     }
-    return tuple(_fit(model, accelerator, footprints, full_context_tokens, engine) for accelerator in accelerators)
+
+    def start(device: RankDevice, size: int, context_tokens: int) -> _Start:
+        settings = resolve_settings(engine, device.accelerator, device.memory_bytes)
+        memory = memory_breakdown(
+            footprints[size],
+            device,
+            settings,
+            peers=size > 1,
+            context_tokens=context_tokens,
+            live_tokens=context_tokens,
+        )
+        return _Start(settings, memory, next(iter(memory_faults(memory, context_tokens)), None))
+
+    return tuple(
+        _fit(model, accelerator, tuple(footprints), full_context_tokens, start) for accelerator in accelerators
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Start:
+    """A replica started with some context: its settings, the memory of a rank, and what keeps it from starting."""
+
+    settings: EngineSettings
+    memory: MemoryBreakdown
+    fault: Fault | None
+
+
+_Starter = Callable[[RankDevice, int, int], _Start]
 
 
 def _fit(
-    model: ModelCosts,
-    accelerator: Accelerator,
-    footprints: dict[int, RankFootprint],
-    full_context_tokens: int,
-    engine: EngineChoice,
+    model: ModelCosts, accelerator: Accelerator, sizes: tuple[int, ...], full_context_tokens: int, start: _Starter
 ) -> ContextFit:
     unsupported = device_faults(model, accelerator)
     if unsupported:
@@ -76,35 +99,24 @@ def _fit(
     if device is None:
         text = f"the memory size of {accelerator.product_name} is not in the catalogue"
         return ContextFit(0, None, Fault("MEMORY_UNKNOWN", text))
-    settings = resolve_settings(engine, accelerator, device.memory_bytes)
-
-    def memory(size: int) -> MemoryBreakdown:
-        return memory_breakdown(
-            footprints[size],
-            device,
-            settings,
-            peers=size > 1,
-            context_tokens=full_context_tokens,
-            live_tokens=full_context_tokens,
-        )
-
-    longest = min(memory(1).longest_context_tokens, full_context_tokens)
-    size, fault = _smallest_fit(accelerator, footprints, memory, full_context_tokens)
-    return ContextFit(longest, size, fault, f"{settings.name} {settings.version}")
+    alone = start(device, 1, full_context_tokens)
+    longest = min(alone.memory.longest_context_tokens, full_context_tokens)
+    # A pool may be large enough and something else still in the way.
+    if alone.fault is not None and (longest == 0 or start(device, 1, longest).fault is not None):
+        longest = 0
+    size, fault = _smallest_fit(device, sizes, full_context_tokens, start)
+    return ContextFit(longest, size, fault, f"{alone.settings.name} {alone.settings.version}")
 
 
 def _smallest_fit(
-    accelerator: Accelerator,
-    footprints: dict[int, RankFootprint],
-    memory: Callable[[int], MemoryBreakdown],
-    full_context_tokens: int,
+    device: RankDevice, sizes: tuple[int, ...], full_context_tokens: int, start: _Starter
 ) -> tuple[int | None, Fault | None]:
+    """The smallest of ascending sizes that starts with the full context, or the fault of the largest in reach."""
     fault: Fault | None = None
-    for size in footprints:
-        if link_faults(accelerator, Parallelism(tensor_parallel=size)):
+    for size in sizes:
+        if link_faults(device.accelerator, Parallelism(tensor_parallel=size)):
             break
-        faults = memory_faults(memory(size), full_context_tokens)
-        if not faults:
+        fault = start(device, size, full_context_tokens).fault
+        if fault is None:
             return size, None
-        fault = faults[0]
     return None, fault

@@ -12,6 +12,8 @@ from capplan.units import KIB, MIB
 from capplan.v1 import model_pb2
 
 _BOUND = {"memory_bandwidth": "M", "compute": "C"}
+_UNSERVED = {"ENGINE_UNSUPPORTED", "FORMAT_UNSUPPORTED", "KV_FORMAT_UNSUPPORTED", "MEMORY_UNKNOWN"}
+"""Reasons that have nothing to do with how much memory there is."""
 _SCOPE = {
     "none": "keeping everything",
     "selective": "recomputing attention scores",
@@ -90,7 +92,7 @@ def print_accelerators(console: Console, model: model_pb2.ModelDescription) -> N
     """Ridge, bound of decode steps and contexts that fit, for each accelerator that serves the model."""
     if not model.accelerators:
         return
-    served = [fit for fit in model.accelerators if fit.full_context_tensor_parallel or _starts(fit)]
+    served = [fit for fit in model.accelerators if fit.reason not in _UNSERVED]
     batches = "/".join(str(step.batch_size) for step in model.decode_intensities)
     print_heading(console, f"On accelerators (weights {model.weights}, KV cache {model.kv_cache})")
     right = ("ridge\nFLOP/B", "from\nbatch", "context\non one", f"devices for\n{count(model.full_context_tokens)}")
@@ -109,12 +111,7 @@ def print_accelerators(console: Console, model: model_pb2.ModelDescription) -> N
     console.print(table)
     if batches:
         console.print(f"{batches}: matrix products of such a batch wait for memory (M) or compute (C).")
-    _print_refused(console, [fit for fit in model.accelerators if fit not in served])
-
-
-def _starts(fit: model_pb2.AcceleratorFit) -> bool:
-    """Whether only memory keeps a model from an accelerator."""
-    return fit.reason in ("WEIGHTS_DO_NOT_FIT", "CONTEXT_DOES_NOT_FIT")
+    _print_refused(console, [fit for fit in model.accelerators if fit.reason in _UNSERVED])
 
 
 def _print_refused(console: Console, refused: list[model_pb2.AcceleratorFit]) -> None:
