@@ -27,7 +27,7 @@ def upgrade() -> None:
         sa.Column("present", sa.Integer(), nullable=False),
         sa.Column("rejected", sa.Integer(), nullable=False),
         sa.CheckConstraint(
-            "format IN ('vllm', 'guidellm', 'aiperf-json', 'aiperf-csv', 'inferencex-csv', 'csv')",
+            "format IN ('vllm', 'guidellm', 'aiperf', 'inferencex', 'csv')",
             name=op.f("ck_measurement_imports_format_known"),
         ),
         sa.CheckConstraint("landed >= 0", name=op.f("ck_measurement_imports_landed_at_least_0")),

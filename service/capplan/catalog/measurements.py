@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import datetime
 import hashlib
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields, replace
+from types import MappingProxyType
 from typing import Any, Final
 
 from sqlalchemy import select, update
 from sqlalchemy.orm import Session
 
-from capplan.catalog.tables import AcceleratorRow, MeasurementRevisionRow, MeasurementRow, ModelProfileRow
+from capplan.catalog.filtering import FieldKind, FilterField
+from capplan.catalog.tables import (
+    AcceleratorRow,
+    MeasurementImportRow,
+    MeasurementRevisionRow,
+    MeasurementRow,
+    ModelProfileRow,
+)
 from capplan.estimation.measurement import OWN_TRUST, Measurement
 
 Row = Mapping[str, Any]
@@ -52,6 +61,62 @@ class MeasurementRecord:
     measurement: Measurement
     notes: str | None
     import_id: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class ImportRecord:
+    """One import of a benchmark result file.
+
+    Attributes:
+        digest: SHA-256 of the file's bytes, hexadecimal.
+        imported_at: when (UTC).
+        landed: figures that became measurements; 0 once the import was taken back.
+        present: figures that were measurements already.
+        rejected: parts of the file that could not be used.
+    """
+
+    import_id: int
+    file_name: str
+    digest: str
+    format: str
+    imported_at: datetime.datetime
+    landed: int
+    present: int
+    rejected: int
+
+
+def _measurement_field(name: str) -> Callable[[MeasurementRecord], Any]:
+    def read(record: MeasurementRecord) -> Any:
+        value = getattr(record.measurement, name)
+        return None if value == "" else value
+
+    return read
+
+
+_KIND_OF_TYPE: Final = MappingProxyType(
+    {
+        "str": FieldKind.TEXT,
+        "int": FieldKind.NUMBER,
+        "int | None": FieldKind.NUMBER,
+        "float": FieldKind.NUMBER,
+        "float | None": FieldKind.NUMBER,
+        "bool": FieldKind.BOOLEAN,
+        "tuple[str, ...]": FieldKind.TEXTS,
+    }
+)
+
+MEASUREMENT_FIELDS: Final[Mapping[str, FilterField[MeasurementRecord]]] = MappingProxyType(
+    {
+        # Annotations are text, since the module that declares them postpones their evaluation.
+        field.name: FilterField(_KIND_OF_TYPE[str(field.type)], _measurement_field(field.name))
+        for field in fields(Measurement)
+    }
+    | {
+        "notes": FilterField(FieldKind.TEXT, lambda record: record.notes),
+        "import_id": FilterField(FieldKind.NUMBER, lambda record: record.import_id),
+    }
+)
+"""What a filter over measurements may name."""
 
 
 def measurement_key(row: Row) -> str:
@@ -120,6 +185,17 @@ def load_measurements(session: Session) -> tuple[Measurement, ...]:
     and load them again only when it has grown.
     """
     return tuple(record.measurement for record in read_measurements(session))
+
+
+def read_imports(session: Session) -> list[ImportRecord]:
+    """Every import, oldest first."""
+    rows = session.execute(select(*MeasurementImportRow.__table__.columns).order_by(MeasurementImportRow.id)).all()
+    imports = (ImportRecord(*row) for row in rows)
+    # SQLite drops the time zone.
+    return [
+        row if row.imported_at.tzinfo else replace(row, imported_at=row.imported_at.replace(tzinfo=datetime.UTC))
+        for row in imports
+    ]
 
 
 def measurement_revision(session: Session) -> int:

@@ -20,7 +20,7 @@ from capplan.catalog.tables.columns import (
 from capplan.database import Base
 from capplan.estimation.measurement import LOAD_KINDS, METRICS, OWN_TRUST, SLO_BOUND_STATISTICS, STATISTICS, TRUSTS
 
-IMPORT_FORMATS: Final = ("vllm", "guidellm", "aiperf-json", "aiperf-csv", "inferencex-csv", "csv")
+IMPORT_FORMATS: Final = ("vllm", "guidellm", "aiperf", "inferencex", "csv")
 """Formats of benchmark result files that can be imported."""
 
 MAX_DEVICES: Final = 65_536
