@@ -76,6 +76,22 @@ def test_int4_groups_are_not_split() -> None:
     assert legal(padded, (1, 2, 4, 8)) == [1, 2, 4, 8]
 
 
+@pytest.mark.parametrize("config", [published.GPT_OSS_20B, published.GPT_OSS_120B])
+def test_mxfp4_experts_run_on_ranks_that_do_not_divide_their_groups_of_32(config: Config) -> None:
+    # 2,880 over 4 and 8 ranks are 720 and 360; vLLM's and SGLang's kernels pad them (gpt-oss is served so, TP 4 and 8).
+    assert legal(costs_of(config), (1, 2, 4, 8)) == [1, 2, 4, 8]
+    # A width that does not divide at all is still none: 2,880 = 2**6 * 45.
+    assert ShardingFaultCode.EXPERT_WIDTH_NOT_DIVISIBLE in codes(costs_of(config), 128)
+
+
+def test_mxfp4_dense_layers_keep_their_groups_whole() -> None:
+    block = {"num_bits": 4, "type": "float", "strategy": "group", "group_size": 32}
+    quantization = {"quant_method": "compressed-tensors", "config_groups": {"group_0": {"weights": block}}}
+    config = published.LLAMA_3_1_8B | {"intermediate_size": 32 * 450, "quantization_config": quantization}
+    assert legal(costs_of(config), (1, 2, 4)) == [1, 2]
+    assert codes(costs_of(config), 4) == {ShardingFaultCode.SCALE_GROUP_WIDTH}
+
+
 def test_whisper_large_has_20_heads() -> None:
     costs = costs_of(published.WHISPER_LARGE_V3)
     assert ShardingFaultCode.HEADS_NOT_DIVISIBLE in codes(costs, 8)

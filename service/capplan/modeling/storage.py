@@ -49,6 +49,7 @@ class StorageFormat:
         arithmetic: number format asked of the tensor cores (weight-only formats multiply in 16 bit).
         input_granule: a rank's share of the input width must be a multiple of this (group or block along the input).
         output_granule: the same for the output width.
+        pads_experts: the granules bind dense layers only; kernels of routed experts fill a ragged share up themselves.
     """
 
     name: str
@@ -57,6 +58,7 @@ class StorageFormat:
     arithmetic: str
     input_granule: int = 1
     output_granule: int = 1
+    pads_experts: bool = False
 
     def matrix_bytes(self, in_features: int, out_features: int) -> int:
         """Bytes of one matrix, rounded up to whole bytes."""
@@ -82,7 +84,9 @@ _FORMATS = (
     StorageFormat("gptq_int4_g128", 4, _per_group(128, 2.5, per_input=4), "fp16", input_granule=128),
     StorageFormat("w4a16_g128", 4, _per_group(128, 2), "bf16", input_granule=128),
     StorageFormat("w4a16_g32", 4, _per_group(32, 2), "bf16", input_granule=32),
-    StorageFormat("mxfp4", 4, _per_group(32, 1), "bf16", input_granule=32),
+    # vLLM's and SGLang's expert kernels round a rank's width up to 64, 128 or 256 by backend (their
+    # layers/quantization/mxfp4.py), so that gpt-oss runs on 4 and 8 ranks with 720 and 360 of its 2,880 on each.
+    StorageFormat("mxfp4", 4, _per_group(32, 1), "bf16", input_granule=32, pads_experts=True),
     StorageFormat("nvfp4", 4, _per_group(16, 1, per_tensor=8), "fp4", input_granule=16),
     # bitsandbytes counts blocks of 64 over the flattened matrix.
     StorageFormat("bnb_nf4", 4, lambda i, o: _ceil(i * o, 64) * 4.0, "bf16"),

@@ -155,15 +155,17 @@ def split_rules(architecture: ModelArchitecture, plan: WeightPlan) -> tuple[Spli
         linear, storage = stored.linear, STORAGE_FORMATS[stored.storage]
         if linear.shard not in (Shard.TENSOR, Shard.HEADS) or linear.component is Component.RECURRENT:
             continue
+        routed = linear.component is Component.ROUTED_EXPERT
+        granule = storage.input_granule if linear.split_inputs else storage.output_granule
         rules[
             SplitRule(
                 name=linear.name,
                 storage=storage.name,
                 width=linear.in_features if linear.split_inputs else linear.out_features,
-                granule=storage.input_granule if linear.split_inputs else storage.output_granule,
+                granule=1 if routed and storage.pads_experts else granule,
                 units=linear.units,
                 copied_units=linear.shard is Shard.HEADS,
-                routed_expert=linear.component is Component.ROUTED_EXPERT,
+                routed_expert=routed,
             )
         ] = None
     return tuple(rules)
