@@ -10,8 +10,8 @@ import pytest
 from grpc_health.v1 import health_pb2
 
 from capplan.server.application import Application
-from tests.integration.test_limits import LIMIT_S, SlowPlanner, different, eventually
-from tests.server.running_server import CALL_TIMEOUT_S, RunningServer, running
+from tests.integration.test_limits import SlowPlanner, different
+from tests.server.running_server import CALL_TIMEOUT_S, LIMIT_S, RunningServer, eventually, running
 
 NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
 

@@ -14,7 +14,7 @@ from capplan.server.application import Application
 from capplan.server.logs import configure_logs
 from capplan.v1 import catalog_service_pb2, planner_service_pb2
 from tests.server.requests import describe_request, plan_request
-from tests.server.running_server import CALL_TIMEOUT_S, RunningServer, details_of, running
+from tests.server.running_server import CALL_TIMEOUT_S, RunningServer, details_of, eventually, running
 
 
 def refusal_of(call, request) -> grpc.RpcError:
@@ -130,7 +130,8 @@ def test_what_nobody_foresaw_is_logged_whole_and_told_as_nothing_but_a_request_i
     assert details[error_details_pb2.ErrorInfo].reason == "INTERNAL"
     assert details[error_details_pb2.RequestInfo].request_id == "ticket-42"
     labels = {"grpc_type": "unary", "grpc_service": "capplan.v1.PlannerService", "grpc_method": "DescribeModel"}
-    assert broken.sample("grpc_server_handled_total", grpc_code="INTERNAL", **labels) == 1
+    eventually(lambda: broken.sample("grpc_server_handled_total", grpc_code="INTERNAL", **labels) == 1)
+    eventually(lambda: '"event": "rpc"' in log.getvalue())
     entries = [json.loads(line) for line in log.getvalue().splitlines()]
     (unexpected,) = [entry for entry in entries if entry["event"] == "unexpected error"]
     assert "ZeroDivisionError: the secret of the house" in unexpected["exception"]

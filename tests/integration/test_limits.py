@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import socket
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import grpc
 import pytest
@@ -15,9 +14,7 @@ from capplan.server.application import Application
 from capplan.server.errors import AddressInUseError
 from capplan.v1 import catalog_service_pb2, planner_service_pb2
 from tests.server.requests import describe_request, plan_request
-from tests.server.running_server import CALL_TIMEOUT_S, RunningServer, details_of, running
-
-LIMIT_S = 20.0
+from tests.server.running_server import CALL_TIMEOUT_S, LIMIT_S, RunningServer, details_of, eventually, running
 
 
 class SlowPlanner(Application):
@@ -48,14 +45,6 @@ def different(number: int) -> planner_service_pb2.PlanPlacementRequest:
     request = plan_request()
     request.target.output_tokens_per_s = 100.0 + number
     return request
-
-
-def eventually(holds: Callable[[], bool]) -> None:
-    """Wait for something that another thread is about to bring about."""
-    deadline = time.monotonic() + LIMIT_S
-    while not holds():
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
 
 
 def test_a_request_that_is_too_large_is_refused(application: Application) -> None:

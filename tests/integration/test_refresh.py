@@ -8,10 +8,9 @@ import pytest
 from capplan.catalog.editing import put_row
 from capplan.catalog.tables import ModelProfileRow
 from capplan.database import session_scope
-from tests.integration.test_limits import eventually
 from tests.server.catalogue import make_application, model_row
 from tests.server.requests import plan_request
-from tests.server.running_server import CALL_TIMEOUT_S, running
+from tests.server.running_server import CALL_TIMEOUT_S, eventually, running
 
 
 def test_the_catalogue_is_refreshed_while_serving() -> None:

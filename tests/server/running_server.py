@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -22,6 +23,7 @@ from capplan.settings import Settings
 from capplan.v1 import catalog_service_pb2_grpc, planner_service_pb2_grpc
 
 CALL_TIMEOUT_S = 30.0
+LIMIT_S = 20.0
 _START_TIMEOUT_S = 30.0
 
 
@@ -107,6 +109,17 @@ class RunningServer:
         assert self._stopping is not None
         self._loop.call_soon_threadsafe(self._stopping.set)
         self._thread.join()
+
+
+def eventually(holds: Callable[[], bool]) -> None:
+    """Wait for something that another thread is about to bring about.
+
+    A refused call is counted and logged after its status is on the way, so a client may look too early.
+    """
+    deadline = time.monotonic() + LIMIT_S
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
 
 
 def server_settings(**changes: Any) -> Settings:
