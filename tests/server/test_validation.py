@@ -81,9 +81,12 @@ def assign(request: Any, path: str, value: object) -> None:
 
 
 PLAN_FAULTS: list[tuple[str, object, str]] = [
-    *(("target.output_tokens_per_s", value, "accepted: a number above 0") for value in (0, -1, 1.1e9, *NOT_FINITE)),
-    *(("target.requests_per_s", value, "accepted: a number above 0") for value in (0, *NOT_FINITE)),
-    *(("target.concurrent_users", value, "accepted: a number above 0") for value in (0, *NOT_FINITE)),
+    *(
+        ("target.output_tokens_per_s", value, "accepted: a number from 1e-06")
+        for value in (0, -1, 5e-324, 1.1e9, *NOT_FINITE)
+    ),
+    *(("target.requests_per_s", value, "accepted: a number from 1e-06") for value in (0, *NOT_FINITE)),
+    *(("target.concurrent_users", value, "accepted: a number from 1e-06") for value in (0, *NOT_FINITE)),
     *(("workload.input_tokens", value, "from 1 to 1e+08") for value in (0, 0.5, -3, 1.1e8, *NOT_FINITE)),
     *(("workload.output_tokens", value, "from 1 to 1e+08") for value in (0, 0.5, 1.1e8, *NOT_FINITE)),
     *(("workload.max_context_tokens", value, "the model's full context") for value in (-1, 10**9, -(2**63))),

@@ -23,6 +23,8 @@ from capplan.server.validation.parts import (
 )
 from capplan.v1 import model_pb2, placement_pb2, planner_service_pb2
 
+MIN_AMOUNT: Final = 1e-6
+"""Least target, limit or budget: below it divisions leave the range of numbers."""
 MAX_TARGET: Final = 1e9
 MAX_LIMIT_MS: Final = 1e9
 MAX_DEVICES: Final = 1e6
@@ -66,7 +68,7 @@ def validate_estimate_deployment(request: planner_service_pb2.EstimateDeployment
     if violations.present(request, "deployment", "deployment", "at least deployment.accelerator"):
         _check_deployment(violations, request.deployment)
     violations.number(
-        "concurrency", request.concurrency, least=0, most=MAX_TARGET, above=True, zero_means="as many as it holds"
+        "concurrency", request.concurrency, least=MIN_AMOUNT, most=MAX_TARGET, zero_means="as many as it holds"
     )
     violations.refuse()
 
@@ -108,7 +110,7 @@ def _check_target(violations: Violations, target: placement_pb2.Target) -> None:
             "target", "is required: set one of target.output_tokens_per_s, requests_per_s and concurrent_users"
         )
     else:
-        violations.number(f"target.{load}", getattr(target, load), least=0, most=MAX_TARGET, above=True)
+        violations.number(f"target.{load}", getattr(target, load), least=MIN_AMOUNT, most=MAX_TARGET)
 
 
 def _check_latency_limits(violations: Violations, limits: Sequence[placement_pb2.LatencyLimit]) -> None:
@@ -130,7 +132,7 @@ def _check_latency_limits(violations: Violations, limits: Sequence[placement_pb2
                 f"{placement_pb2.LatencyMetric.Name(limit.metric)} is limited by latency_limits[{seen[limit.metric]}] "
                 "already; accepted: one limit for each metric",
             )
-        violations.number(f"{field}.limit_ms", limit.limit_ms, least=0, most=MAX_LIMIT_MS, above=True)
+        violations.number(f"{field}.limit_ms", limit.limit_ms, least=MIN_AMOUNT, most=MAX_LIMIT_MS)
         if limit.percentile != 0:
             violations.add(
                 f"{field}.percentile",
@@ -165,9 +167,8 @@ def _check_constraints(violations: Violations, constraints: placement_pb2.Constr
     violations.number(
         "constraints.max_usd_per_h",
         constraints.max_usd_per_h,
-        least=0,
+        least=MIN_AMOUNT,
         most=MAX_USD_PER_H,
-        above=True,
         zero_means=no_limit,
     )
     violations.number("constraints.headroom_share", constraints.headroom_share, least=0, most=MAX_HEADROOM_SHARE)
