@@ -67,7 +67,8 @@ def _numbers(observations: Sequence[Observation]) -> NDArray[np.float64]:
         )
         for o in observations
     ]
-    return np.array(rows).reshape(-1, len(_LENGTHS)) / _LENGTHS
+    scaled: NDArray[np.float64] = np.array(rows).reshape(-1, len(_LENGTHS)) / _LENGTHS
+    return scaled
 
 
 def _words(observations: Sequence[Observation]) -> list[NDArray[np.str_]]:
