@@ -214,7 +214,7 @@ def test_an_mxfp4_checkpoint_is_served_as_it_is_or_in_bf16(precision: str) -> No
         model_costs(read_config(published.GPT_OSS_20B, name="gpt-oss"), precision)
 
 
-@pytest.mark.parametrize("precision", ["", "FP8", "fp4", "q4_k_m", "float16"])
+@pytest.mark.parametrize("precision", ["", "FP8", "fp4", "q4_k_x", "float16"])
 def test_unknown_precisions_are_refused_with_what_is_accepted(precision: str) -> None:
     with pytest.raises(UnsupportedPrecisionError, match=r"precision\.weights.*is not known; accepted: fp32"):
         model_costs(read_config(published.LLAMA_3_1_8B), precision)

@@ -27,6 +27,17 @@ BITS = {
     "bnb_nf4_double": 4 + 8 / 64 + 32 / (64 * 256),
     "gptq_int8_g128": 8.1875,
     "gptq_int4_g128": 4.15625,
+    "gguf_q8_0": 8.5,
+    "gguf_q6_k": 6.5625,
+    "gguf_q5_k": 5.5,
+    "gguf_q5_1": 6,
+    "gguf_q5_0": 5.5,
+    "gguf_q4_k": 4.5,
+    "gguf_q4_0": 4.5,
+    "gguf_iq4_nl": 4.5,
+    "gguf_iq4_xs": 4.25,
+    "gguf_q3_k": 3.4375,
+    "gguf_q2_k": 2.625,
 }
 
 

@@ -195,6 +195,22 @@ _ALIASES: Final[Mapping[str, str]] = MappingProxyType(
         "bnb_nf4": "bitsandbytes",
         "bnb_nf4_double": "bitsandbytes",
         "bnb_int8": "bitsandbytes",
+        **dict.fromkeys(
+            (
+                "gguf_q2_k",
+                "gguf_q3_k",
+                "gguf_q4_0",
+                "gguf_q4_k",
+                "gguf_q5_0",
+                "gguf_q5_1",
+                "gguf_q5_k",
+                "gguf_q6_k",
+                "gguf_q8_0",
+                "gguf_iq4_nl",
+                "gguf_iq4_xs",
+            ),
+            "gguf",
+        ),
     }
 )
 """Storage formats that differ in scales and groups only, by the kernel family that runs them."""

@@ -27,7 +27,7 @@ def model_costs(architecture: ModelArchitecture, weights: str, kv_cache: str = "
 
     Args:
         architecture: the model.
-        weights: weight precision, one of :data:`capplan.modeling.precision.WEIGHT_PRECISIONS`.
+        weights: weight precision, one of :data:`capplan.modeling.precision.SIZABLE_PRECISIONS`.
         kv_cache: KV-cache format, one of :data:`capplan.modeling.precision.KV_CACHE_PRECISIONS`.
 
     Raises:
@@ -50,6 +50,6 @@ def model_costs(architecture: ModelArchitecture, weights: str, kv_cache: str = "
         max_context_tokens=architecture.max_context_tokens,
         total_parameters=total_parameters(architecture),
         active_parameters=active_parameters(architecture),
-        activation_element_bytes=plan.element_bytes,
+        activation_element_bytes=plan.activation_element_bytes,
         splits=split_rules(architecture, plan),
     )

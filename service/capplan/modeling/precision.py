@@ -11,10 +11,14 @@ from dataclasses import dataclass
 
 from capplan.errors import UnsupportedPrecisionError
 from capplan.modeling.architecture import LayerRange, ModelArchitecture
+from capplan.modeling.gguf import GGUF_FAMILIES, GGUF_FILE_TYPES, gguf_storage
 from capplan.modeling.linear import Component, LinearMap
 
 WEIGHT_PRECISIONS = ("fp32", "tf32", "bf16", "fp16", "fp8", "int8", "int4", "mxfp4", "nvfp4")
-"""Weight precisions a caller may ask for."""
+"""Weight precisions a deployment may be planned in."""
+
+SIZABLE_PRECISIONS = (*WEIGHT_PRECISIONS, *GGUF_FILE_TYPES)
+"""Weight precisions a model can be sized in: those of deployments, and GGUF files by their type."""
 
 KV_CACHE_PRECISIONS = ("auto", "bf16", "fp16", "fp8")
 """KV-cache precisions a caller may ask for."""
@@ -22,7 +26,8 @@ KV_CACHE_PRECISIONS = ("auto", "bf16", "fp16", "fp8")
 WEIGHTS_FIELD = "precision.weights"
 KV_CACHE_FIELD = "precision.kv_cache"
 
-_UNQUANTISED = ("fp32", "tf32", "bf16", "fp16")
+_BYTES: Mapping[str, int] = {"fp32": 4, "tf32": 4, "bf16": 2, "fp16": 2}
+_UNQUANTISED = tuple(_BYTES)
 _GROUP_INPUTS = {"awq_int4_g128": 128, "mxfp4": 32, "nvfp4": 16}
 # What ModelOpt's nvfp4 checkpoints of latent-attention models leave in 16 bit (nvidia/DeepSeek-V3.1-NVFP4).
 _NVFP4_KEEPS = ("self_attn.q_a_proj", "self_attn.q_b_proj", "self_attn.kv_a_proj_with_mqa", "self_attn.kv_b_proj")
@@ -90,17 +95,29 @@ class WeightPlan:
         base: format of everything unquantised.
         quantized: ``name -> ((storage, layer ranges or None for all layers), ...)``.
         assumptions: sentences on how it was arrived at.
+        activations: format of activations and of towers, where it differs from ``base``.
     """
 
     precision: str
     base: str
     quantized: Mapping[str, tuple[tuple[str, tuple[LayerRange, ...] | None], ...]]
     assumptions: tuple[str, ...]
+    activations: str = ""
 
     @property
     def element_bytes(self) -> int:
         """Bytes of one unquantised element."""
-        return 4 if self.base in ("fp32", "tf32") else 2
+        return _BYTES[self.base]
+
+    @property
+    def activation_format(self) -> str:
+        """Number format of activations."""
+        return self.activations or self.base
+
+    @property
+    def activation_element_bytes(self) -> int:
+        """Bytes of one element of an activation or a tower."""
+        return _BYTES[self.activation_format]
 
     def shares(self, name: str, layers: tuple[LayerRange, ...]) -> Iterator[StoredShare]:
         """How these layers store the map of that name."""
@@ -130,7 +147,7 @@ def native_precision(architecture: ModelArchitecture) -> str:
 
 
 def accepted_weight_precisions(architecture: ModelArchitecture) -> tuple[str, ...]:
-    """Every weight precision :func:`resolve_weights` accepts for this model."""
+    """Every weight precision this model may be deployed in."""
     native = architecture.quantization
     if native is not None:
         reachable = {to for (source, to) in _CONVERSIONS if source == native.precision}
@@ -145,6 +162,16 @@ def accepted_weight_precisions(architecture: ModelArchitecture) -> tuple[str, ..
     return tuple(p for p in WEIGHT_PRECISIONS if p != "mxfp4")
 
 
+def sizable_weight_precisions(architecture: ModelArchitecture) -> tuple[str, ...]:
+    """Every weight precision :func:`resolve_weights` accepts for this model, GGUF file types included."""
+    accepted = accepted_weight_precisions(architecture)
+    return (*accepted, *GGUF_FILE_TYPES) if _has_gguf_layout(architecture) else accepted
+
+
+def _has_gguf_layout(architecture: ModelArchitecture) -> bool:
+    return architecture.family in GGUF_FAMILIES and architecture.quantization is None
+
+
 def resolve_weights(architecture: ModelArchitecture, weights: str) -> WeightPlan:
     """The storage plan for a weight precision.
 
@@ -152,9 +179,9 @@ def resolve_weights(architecture: ModelArchitecture, weights: str) -> WeightPlan
         UnsupportedPrecisionError: unknown precision, or one this checkpoint is not deployed in; names the field
             ``precision.weights`` and what is accepted.
     """
-    accepted = accepted_weight_precisions(architecture)
+    accepted = sizable_weight_precisions(architecture)
     if weights not in accepted:
-        why = "is not known" if weights not in WEIGHT_PRECISIONS else _refusal(architecture)
+        why = "is not known" if weights not in SIZABLE_PRECISIONS else _refusal(architecture, weights)
         raise UnsupportedPrecisionError.single(WEIGHTS_FIELD, f"{weights!r} {why}; accepted: {', '.join(accepted)}")
     native = architecture.quantization
     base = "fp16" if architecture.dtype == "fp16" else "bf16"
@@ -168,6 +195,8 @@ def resolve_weights(architecture: ModelArchitecture, weights: str) -> WeightPlan
         assumptions = (f"{architecture.name}: {_CONVERSIONS[native.precision, weights]}",)
     if weights in _UNQUANTISED:
         return WeightPlan(weights, weights, {}, assumptions)
+    if weights in GGUF_FILE_TYPES:
+        return WeightPlan(weights, "fp32", gguf_storage(architecture, weights), (_gguf_sentence(weights),), base)
     recipe = _RECIPES[weights]
     names, skipped = _recipe_maps(architecture, weights, recipe.storage)
     assumptions = (*assumptions, recipe.sentence)
@@ -177,7 +206,17 @@ def resolve_weights(architecture: ModelArchitecture, weights: str) -> WeightPlan
     return WeightPlan(weights, base, dict.fromkeys(names, ((recipe.storage, None),)), assumptions)
 
 
-def _refusal(architecture: ModelArchitecture) -> str:
+def _gguf_sentence(file_type: str) -> str:
+    return (
+        f"{file_type} weights are taken as llama.cpp's quantize stores them without an importance matrix: token table "
+        "and head quantised too, norms, biases and routers in fp32"
+    )
+
+
+def _refusal(architecture: ModelArchitecture, weights: str) -> str:
+    if weights in GGUF_FILE_TYPES and architecture.family not in GGUF_FAMILIES:
+        known = ", ".join(sorted(GGUF_FAMILIES))
+        return f"is a GGUF file type, whose tensors are known for the model types {known}, not {architecture.family}"
     if architecture.quantization is not None:
         return f"is not a format the {native_precision(architecture)} checkpoint {architecture.name} is served in"
     return f"stores routed experts only, and {architecture.name} has none"
@@ -221,4 +260,4 @@ def resolve_kv_cache(architecture: ModelArchitecture, kv_cache: str, plan: Weigh
     native = architecture.quantization
     if native is not None and native.kv_cache is not None:
         return native.kv_cache
-    return "fp32" if plan.base in ("fp32", "tf32") else plan.base
+    return "fp32" if plan.activation_element_bytes == 4 else plan.activation_format

@@ -2,7 +2,7 @@
 
 Bits per parameter and the exact checks behind them are those of published checkpoints: DeepSeek-V3 (block fp8),
 Granite-3.3-8B-FP8 (per channel), Devstral-Small-2 (static per tensor), Qwen3-32B-AWQ, gpt-oss (mxfp4),
-Qwen3-235B-NVFP4, and the packing rules of AutoGPTQ, compressed-tensors and bitsandbytes.
+Qwen3-235B-NVFP4, and the packing rules of AutoGPTQ, compressed-tensors, bitsandbytes and GGUF.
 """
 
 from __future__ import annotations
@@ -66,6 +66,11 @@ class StorageFormat:
         return -(-weights // 8) + round(self.scale_bytes(in_features, out_features))
 
 
+def _gguf(name: str, bits: int, block: int, bytes_per_block: int) -> StorageFormat:
+    """A GGUF block type: blocks along the input, each with its scales and minima (ggml-common.h)."""
+    return StorageFormat(f"gguf_{name}", bits, _per_group(block, bytes_per_block), "fp16", input_granule=block)
+
+
 _FORMATS = (
     StorageFormat("fp32", 32, _no_scales, "fp32"),
     StorageFormat("tf32", 32, _no_scales, "tf32"),
@@ -91,6 +96,17 @@ _FORMATS = (
     # bitsandbytes counts blocks of 64 over the flattened matrix.
     StorageFormat("bnb_nf4", 4, lambda i, o: _ceil(i * o, 64) * 4.0, "bf16"),
     StorageFormat("bnb_nf4_double", 4, lambda i, o: _ceil(i * o, 64) + _ceil(_ceil(i * o, 64), 256) * 4.0, "bf16"),
+    _gguf("q8_0", 8, 32, 2),
+    _gguf("q6_k", 6, 256, 18),
+    _gguf("q5_k", 5, 256, 16),
+    _gguf("q5_1", 5, 32, 4),
+    _gguf("q5_0", 5, 32, 2),
+    _gguf("q4_k", 4, 256, 16),
+    _gguf("q4_0", 4, 32, 2),
+    _gguf("iq4_nl", 4, 32, 2),
+    _gguf("iq4_xs", 4, 256, 8),
+    _gguf("q3_k", 3, 256, 14),
+    _gguf("q2_k", 2, 256, 20),
 )
 
 STORAGE_FORMATS: Mapping[str, StorageFormat] = MappingProxyType({f.name: f for f in _FORMATS})

@@ -124,16 +124,17 @@ def _table_costs(architecture: ModelArchitecture, plan: WeightPlan) -> Iterator[
     for index, table in enumerate(architecture.embeddings):
         if index == 0 and architecture.tied_head:
             continue  # counted once, as the head
-        stored = table.parameters * plan.element_bytes
-        yield _lookup_cost(Component.EMBEDDING, plan.base, table.parameters, stored, table.width, table.shard)
+        storage = plan.outer_storage(table.name)
+        stored = STORAGE_FORMATS[storage].matrix_bytes(table.width, table.rows)
+        yield _lookup_cost(Component.EMBEDDING, storage, table.parameters, stored, table.width, table.shard)
 
 
 def _tower_costs(architecture: ModelArchitecture, plan: WeightPlan) -> Iterator[GemmCost]:
     for tower in architecture.towers:
-        stored = tower.parameters * plan.element_bytes
+        stored = tower.parameters * plan.activation_element_bytes
         yield _lookup_cost(
             Component.MULTIMODAL_ENCODER,
-            plan.base,
+            plan.activation_format,
             tower.parameters,
             stored,
             max((linear.out_features for linear, _ in tower.maps), default=0),
