@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import json
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from capplan.server.application import Application, DatabaseUnavailableError
 from capplan.settings import Settings
 from capplan.v1 import catalog_service_pb2, placement_pb2
 from tests.server.catalogue import (
+    CONFIG,
     CONFIG_JSON,
     KV_BYTES_PER_TOKEN,
     MODEL,
@@ -97,7 +99,7 @@ def test_a_layout_is_estimated(application: Application) -> None:
 
 def test_a_fault_of_a_layouts_engine_has_the_path_of_that_request(application: Application) -> None:
     request = estimate_request()
-    request.deployment.engine.name = "sglang"
+    request.deployment.engine.name = "an-engine-of-tomorrow"
     with pytest.raises(InvalidInputError) as refusal:
         application.estimate_deployment(request)
     assert [violation.field for violation in refusal.value.violations] == ["deployment.engine.name"]
@@ -132,9 +134,9 @@ def test_an_unknown_model_comes_with_near_names(application: Application) -> Non
 
 def test_a_model_larger_than_any_is_refused(application: Application) -> None:
     request = describe_request()
-    request.model.config_json = CONFIG_JSON.replace("14336", str(1 << 24)).replace(
-        '"num_hidden_layers": 32', '"num_hidden_layers": 8192'
-    )
+    # Feed-forwards of 3 * 2^15 * 2^24 weights in 2,048 layers alone are 3.4e15.
+    widths = {"hidden_size": 1 << 15, "intermediate_size": 1 << 24, "num_hidden_layers": 2048}
+    request.model.config_json = json.dumps({**CONFIG, **widths})
     with pytest.raises(InvalidInputError, match="parameters; accepted: at most 1e"):
         application.describe_model(request)
 
