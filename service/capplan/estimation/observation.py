@@ -46,6 +46,9 @@ class Load(StrEnum):
     BATCH = "batch"
 
 
+_APART = frozenset({"disaggregated", "speculative_decoding", "spec_decode_unknown"})
+"""Flags of deployments that work another way than the step model says."""
+
 _MEAN_STATISTICS = frozenset({"", "mean", "p50", "median", "unstated(mean or p50)"})
 
 
@@ -85,6 +88,9 @@ def observe(measurement: Measurement, model: ModelCosts, accelerator: Accelerato
         The observation, or why the measurement cannot be predicted, as a sentence.
     """
     m = measurement
+    apart = _APART.intersection(m.flags)
+    if apart:
+        return f"{', '.join(sorted(apart)).replace('_', ' ')} deployments are not predicted"
     if m.statistic not in _MEAN_STATISTICS:
         return f"the statistic {m.statistic} is no mean or median"
     try:
