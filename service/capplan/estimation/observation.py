@@ -91,12 +91,12 @@ def observe(measurement: Measurement, model: ModelCosts, accelerator: Accelerato
     apart = _APART.intersection(m.flags)
     if apart:
         return f"{', '.join(sorted(apart)).replace('_', ' ')} deployments are not predicted"
-    if m.statistic not in _MEAN_STATISTICS:
-        return f"the statistic {m.statistic} is no mean or median"
     try:
         load, metric = Load(m.load_kind), Metric(m.metric)
     except ValueError:
         return f"{m.metric} under {m.load_kind} is not predicted"
+    if m.statistic not in _MEAN_STATISTICS and not (load is Load.OFFLINE and m.statistic == "max"):
+        return f"the statistic {m.statistic} is no mean or median"
     if m.mig_profile:
         return "MIG slices are predicted by their own tables only"
     if m.tensor_parallel is None:
