@@ -18,6 +18,7 @@ _WORDS = (
     *(MODEL, MODEL_ALIAS, "llama", "models/", "h100-sxm-80gb", "H100", "accelerators/a100-sxm-80gb", "a30-24gb"),
     *("bf16", "fp8", "int4", "mxfp4", "nvfp4", "auto", "1g.10gb", "id:19", "id:", "prices/", "migBoards/-"),
     *("migBoards/a100-40gb", "migBoards/a100-40gb/profiles/19", "vendor = nvidia", 'aliases:"A100"'),
+    *("sglang", "tensorrt_llm", "llama.cpp", "latest"),
     *("peak_flop_per_s.bf16 >= 1e15", "source.edited = true"),
 )
 _NUMBERS = (0.0, -0.0, 1.0, -1.0, 0.5, 1e-300, 5e-324, 1e8, 1e9, 1.7e308, float("inf"), float("-inf"), float("nan"))
@@ -98,6 +99,8 @@ def _single(field: FieldDescriptor) -> st.SearchStrategy[Any]:
             return integers(32)
         case FieldDescriptor.CPPTYPE_INT64:
             return integers(64)
+        case FieldDescriptor.CPPTYPE_BOOL:
+            return st.booleans()
         case FieldDescriptor.CPPTYPE_STRING:
             # Halves of surrogate pairs are no text, and no client can send them as such.
             return st.sampled_from(_WORDS) | st.text(st.characters(exclude_categories=["Cs"]), max_size=40)
