@@ -40,6 +40,8 @@ SHORT_CONTEXT = {
     "JAMBA_1_5_MINI": 16_384,
     "JAMBA_1_5_LARGE": 36_864,
     "GRANITE_4_H_SMALL": 16_384,
+    "PHI_3_SMALL": 131_072,
+    "KIMI_K3": 27_648,
     "WHISPER_LARGE_V3": 163_840,
     "BERT_LARGE": 0,
 }
@@ -59,6 +61,7 @@ STATE = {
     "NEMOTRON_H_56B": 912_605_184,
     "MINIMAX_TEXT_01": 293_601_280,
     "JAMBA_1_5_MINI": 16_056_320,
+    "KIMI_K3": 449_372_160,
     "GRANITE_4_H_SMALL": 152_819_712,
     "LLAMA_3_1_8B": 0,
     # Cross-attention keys and values of 1,500 frames, held for the whole request.

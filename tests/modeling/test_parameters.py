@@ -57,6 +57,10 @@ TOTALS = {
     "JAMBA_1_5_LARGE": 398_555_145_696,
     "GRANITE_4_H_SMALL": 32_207_337_984,
     "DEEPSEEK_V4_FLASH": 284_332_230_231,
+    # Index total less rotary frequencies (64 a layer) stored as tensors.
+    "PHI_3_SMALL": 7_392_274_432 - 32 * 64,
+    # Index total less score-correction biases of 92 routers.
+    "KIMI_K3": 2_779_931_837_184 - 92 * 896,
     "WHISPER_LARGE_V3": 1_543_490_560,
     "BERT_LARGE": 335_141_888,
 }

@@ -147,6 +147,23 @@ def test_kimi_int4_reads_regular_expressions() -> None:
     assert costs.weight_bytes / 1e9 == pytest.approx(594.2, abs=0.3)
 
 
+def test_kimi_k3_weighs_what_its_index_says() -> None:
+    # total_size 1,560,860,324,864: routed experts in mxfp4, all else in 16 bit, but for what its recurrent layers keep in
+    # fp32 (three convolutions of 4 taps, time steps, 128 decay rates, output norm) and is counted at 2 bytes here.
+    block = compressed("group", num_bits=4, type="float", group_size=32) | {
+        "ignore": [
+            "re:.*self_attn.*",
+            "re:.*shared_experts.*",
+            r"re:.*mlp\.(gate|up|gate_up|down)_proj.*",
+            "re:.*lm_head.*",
+        ]
+    }
+    text = published.KIMI_K3["text_config"] | {"quantization_config": block}
+    costs = native(published.KIMI_K3 | {"text_config": text})
+    kept_in_fp32 = 69 * (3 * 12_288 * 4 + 12_288 + 128 + 128)
+    assert costs.weight_bytes + 2 * kept_in_fp32 == 1_560_860_324_864
+
+
 def test_fp8_recipe_on_a_16_bit_config() -> None:
     costs = model_costs(read_config(published.LLAMA_3_1_8B, name="llama"), "fp8")
     stored = {g.component: g.storage for g in costs.gemms}

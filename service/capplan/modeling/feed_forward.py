@@ -94,6 +94,7 @@ class MixtureOfExperts:
         shared_gate: the shared expert's output is gated by one more row (``hidden -> 1``).
         latent_size: width the routed experts act on when it is not ``hidden_size``; 0 otherwise. A down and an up
             projection around the experts come with it.
+        latent_quantizable: false where recipes leave those two in 16 bit whatever their list says (Kimi-K3).
         norm_parameters: norms and scales inside the block (latent norm, router input scale, per-expert scales).
         module: name of the module in checkpoints.
         experts_module: name of the experts below it.
@@ -111,6 +112,7 @@ class MixtureOfExperts:
     router_buffer: bool = False
     shared_gate: bool = False
     latent_size: int = 0
+    latent_quantizable: bool = True
     norm_parameters: int = 0
     module: str = "mlp"
     experts_module: str = "experts"
@@ -133,24 +135,8 @@ class MixtureOfExperts:
         if self.shared_gate:
             found.append(self._replicated(f"{self.shared_module}_gate", 1))
         if self.latent_size:
-            found.append(
-                LinearMap(
-                    f"{self.module}.fc1_latent_proj",
-                    Component.SHARED_EXPERT,
-                    self.hidden_size,
-                    self.latent_size,
-                    shard=Shard.REPLICATED,
-                )
-            )
-            found.append(
-                LinearMap(
-                    f"{self.module}.fc2_latent_proj",
-                    Component.SHARED_EXPERT,
-                    self.latent_size,
-                    self.hidden_size,
-                    shard=Shard.REPLICATED,
-                )
-            )
+            found.append(self._latent_map("fc1_latent_proj", self.hidden_size, self.latent_size))
+            found.append(self._latent_map("fc2_latent_proj", self.latent_size, self.hidden_size))
         found.extend(
             _expert_maps(
                 f"{self.module}.{self.experts_module}.*",
@@ -164,6 +150,16 @@ class MixtureOfExperts:
             )
         )
         return tuple(found)
+
+    def _latent_map(self, name: str, inputs: int, outputs: int) -> LinearMap:
+        return LinearMap(
+            f"{self.module}.{name}",
+            Component.SHARED_EXPERT,
+            inputs,
+            outputs,
+            shard=Shard.REPLICATED,
+            quantizable=self.latent_quantizable,
+        )
 
     def _replicated(self, name: str, outputs: int, *, bias: bool = False) -> LinearMap:
         return LinearMap(

@@ -133,8 +133,10 @@ class KimiDeltaAttention:
     def vectors(self) -> tuple[Vectors, ...]:
         """Three convolutions, decay and time-step parameters, per-head output norm."""
         width = self.heads * self.head_dim
+        # Kimi-K3 stores as many decay rates as a head is wide, of which its heads use the first.
+        decays = self.head_dim if self.full_rank_gate else self.heads
         return (
-            Vectors(Component.RECURRENT, 3 * width * self.kernel + self.heads + width),
+            Vectors(Component.RECURRENT, 3 * width * self.kernel + decays + width),
             Vectors(Component.NORM, self.head_dim),
         )
 

@@ -16,7 +16,8 @@ from capplan.modeling.config_reader.attention import read_head_dim, read_query_h
 from capplan.modeling.config_reader.decoder import Decoder, output_head, read_tied
 from capplan.modeling.config_reader.heads import architecture_name, label_count
 from capplan.modeling.config_reader.layers import read_layer_count, read_max_context
-from capplan.modeling.config_reader.towers import Stack, assemble, clip_vision, tower_map
+from capplan.modeling.config_reader.tower_parts import Stack, assemble, tower_map
+from capplan.modeling.config_reader.towers import clip_vision
 from capplan.modeling.config_reader.view import MAX_COUNT, MAX_TOKENS, ConfigView
 from capplan.modeling.feed_forward import DenseFeedForward
 from capplan.modeling.linear import Component, LinearMap, Shard

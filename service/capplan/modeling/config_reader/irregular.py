@@ -15,9 +15,7 @@ from capplan.modeling.config_reader.decoder import (
     Decoder,
     assemble_decoder,
     output_head,
-    read_decoder,
 )
-from capplan.modeling.config_reader.families import FAMILIES
 from capplan.modeling.config_reader.feed_forward import expert_layers, has_experts, read_dense, read_experts
 from capplan.modeling.config_reader.layers import SLIDING, read_layer_count, read_layer_types, read_window
 from capplan.modeling.config_reader.traits import ExpertTraits, FamilyTraits, QueryKeyNorm, WindowRule
@@ -294,48 +292,3 @@ def _compression_ratios(view: ConfigView, layers: int) -> list[int]:
     if len(ratios) not in (layers, layers + drafting):
         raise view.inconsistent("compress_ratios", f"must have {layers} entries, one a layer, not {len(ratios)}")
     return [view.checked_integer("compress_ratios", ratio, minimum=0) for ratio in ratios[:layers]]
-
-
-def read_qwen1(view: ConfigView) -> Decoder:
-    """The first Qwen: its ``intermediate_size`` is twice the width of the gated feed-forward."""
-    width = view.integer("intermediate_size")
-    if width % 2:
-        raise view.inconsistent("intermediate_size", f"must be even, not {width}")
-    traits = FamilyTraits(qkv_bias=True)
-    return read_decoder(view.with_value("intermediate_size", width // 2), traits)
-
-
-def read_dbrx(view: ConfigView) -> Decoder:
-    """DBRX keeps head and expert counts in nested objects."""
-    return read_decoder(view.flattened("attn_config", "ffn_config"), FAMILIES["dbrx"])
-
-
-def read_chatglm(view: ConfigView) -> Decoder:
-    """ChatGLM: grouped heads only where ``multi_query_attention`` says so."""
-    heads = read_query_heads(view)
-    if not view.flag("multi_query_attention", default=False):
-        view = view.with_value("num_key_value_heads", heads)
-    return read_decoder(view, FAMILIES["chatglm"])
-
-
-def read_falcon(view: ConfigView) -> Decoder:
-    """Falcon: one key/value head (7B), grouped (40B, 180B) or as many as query heads, and one or two norms a layer."""
-    heads = read_query_heads(view)
-    grouped = view.flag("new_decoder_architecture", default=False)
-    multi_query = view.flag("multi_query", default=True)
-    parallel = view.flag("parallel_attn", default=True)
-    if grouped:
-        kv_heads = view.integer("num_kv_heads", default=heads, maximum=MAX_COUNT)
-    else:
-        kv_heads = 1 if multi_query else heads
-    norms = (view.integer("num_ln_in_parallel_attn", default=2, maximum=2) if grouped else 1) if parallel else 2
-    bias = view.flag("bias", default=False)
-    traits = replace(FAMILIES["falcon"], norms_per_layer=norms, qkv_bias=bias, output_bias=bias, mlp_bias=bias)
-    return read_decoder(view.with_value("num_key_value_heads", kv_heads), traits)
-
-
-def read_gpt_bigcode(view: ConfigView) -> Decoder:
-    """StarCoder: one key/value head unless ``multi_query`` is false."""
-    heads = read_query_heads(view)
-    kv_heads = 1 if view.flag("multi_query", default=True) else heads
-    return read_decoder(view.with_value("num_key_value_heads", kv_heads), FAMILIES["gpt_bigcode"])

@@ -6,7 +6,15 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
 from capplan.modeling.architecture import Tower
-from capplan.modeling.config_reader import encoders, gemma3n, hybrids, irregular, linear_hybrids, vision_models
+from capplan.modeling.config_reader import (
+    adapted,
+    encoders,
+    gemma3n,
+    hybrids,
+    irregular,
+    linear_hybrids,
+    vision_models,
+)
 from capplan.modeling.config_reader.decoder import Decoder
 from capplan.modeling.config_reader.view import ConfigView
 
@@ -32,12 +40,13 @@ READERS: Mapping[str, Callable[[ConfigView], Decoder]] = MappingProxyType(
         "mimo_v2_flash": irregular.read_mimo_v2,
         "gemma4_text": irregular.read_gemma4,
         "gemma3n_text": gemma3n.read_gemma3n_text,
-        "qwen": irregular.read_qwen1,
+        "qwen": adapted.read_qwen1,
         "deepseek_v4": irregular.read_deepseek_v4,
-        "dbrx": irregular.read_dbrx,
-        "chatglm": irregular.read_chatglm,
-        "falcon": irregular.read_falcon,
-        "gpt_bigcode": irregular.read_gpt_bigcode,
+        "dbrx": adapted.read_dbrx,
+        "chatglm": adapted.read_chatglm,
+        "falcon": adapted.read_falcon,
+        "gpt_bigcode": adapted.read_gpt_bigcode,
+        "phi3small": adapted.read_phi3small,
         "vit": vision_models.read_vit,
         **dict.fromkeys(encoders.BERT_FAMILIES, encoders.read_bert),
     }

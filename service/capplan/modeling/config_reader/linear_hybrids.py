@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from capplan.modeling.architecture import Block
+from capplan.modeling.architecture import Block, FeedForward
 from capplan.modeling.config_reader.attention import (
     norm_parameters,
     read_head_dim,
@@ -30,7 +30,7 @@ from capplan.modeling.config_reader.layers import (
 )
 from capplan.modeling.config_reader.traits import ExpertTraits, FamilyTraits, QueryKeyNorm
 from capplan.modeling.config_reader.view import MAX_COUNT, ConfigView
-from capplan.modeling.feed_forward import DenseFeedForward
+from capplan.modeling.feed_forward import DenseFeedForward, MixtureOfExperts
 from capplan.modeling.recurrent import GatedDeltaNet, KimiDeltaAttention, LightningAttention, ShortConvolution
 
 _QWEN_NEXT = FamilyTraits(
@@ -71,11 +71,19 @@ def read_qwen3_next(view: ConfigView) -> Decoder:
     return assemble_decoder(view, hidden, blocks, tied_default=False)
 
 
+_KIMI_K3_KEYS = ("attn_res_block_size", "latent_moe_use_norm", "mla_use_output_gate", "routed_expert_hidden_size")
+
+
 def read_kimi_linear(view: ConfigView) -> Decoder:
-    """Kimi Linear: Kimi delta attention with latent attention every few layers (numbered from 1)."""
+    """Kimi Linear: Kimi delta attention with latent attention every few layers (numbered from 1).
+
+    Kimi-K3 adds experts in a latent space, and attention over the outputs of earlier blocks of layers: a norm and a
+    query before attention, before the feed-forward and at the end (SGLang ``models/kimi_k3.py``).
+    """
     hidden = view.integer(*HIDDEN_KEYS)
     layers = read_layer_count(view)
     linear = view.sub("linear_attn_config")
+    _require_all_of_kimi_k3(view, linear)
     delta = KimiDeltaAttention(
         hidden_size=hidden,
         heads=linear.integer("num_heads", maximum=MAX_COUNT),
@@ -90,11 +98,35 @@ def read_kimi_linear(view: ConfigView) -> Decoder:
     latent = replace(latent, output_gate=view.flag("mla_use_output_gate", default=False, quiet=True))
     traits = FamilyTraits(experts=ExpertTraits(shared_count=True, router_buffer=True, module="block_sparse_moe"))
     networks = read_feed_forwards(view, traits, hidden, layers)
+    mixed = view.optional_integer("attn_res_block_size", maximum=MAX_COUNT) is not None
+    networks = [tuple(_in_latent_space(view, part) for part in network) for network in networks]
     blocks = [
-        Block((delta if layer + 1 in recurrent else latent,), network, 2 * hidden)
+        Block((delta if layer + 1 in recurrent else latent,), network, (6 if mixed else 2) * hidden)
         for layer, network in enumerate(networks)
     ]
-    return assemble_decoder(view, hidden, blocks, tied_default=False)
+    return assemble_decoder(view, hidden, blocks, tied_default=False, final_norms=3 if mixed else 1)
+
+
+def _require_all_of_kimi_k3(view: ConfigView, linear: ConfigView) -> None:
+    """A config with some of the keys that tell Kimi-K3 from its predecessor must have them all."""
+    if not view.names.intersection(_KIMI_K3_KEYS) and "use_full_rank_gate" not in linear.names:
+        return
+    for key in _KIMI_K3_KEYS:
+        if key not in view.names:
+            raise view.missing(key)
+    if "use_full_rank_gate" not in linear.names:
+        raise linear.missing("use_full_rank_gate")
+
+
+def _in_latent_space(view: ConfigView, network: FeedForward) -> FeedForward:
+    """The experts of a layer, acting on a narrower space where the config names one."""
+    if not isinstance(network, MixtureOfExperts):
+        return network
+    normed = view.flag("latent_moe_use_norm", default=False, quiet=True)
+    width = view.optional_integer("routed_expert_hidden_size")
+    if width is None:
+        return network
+    return replace(network, latent_size=width, latent_quantizable=False, norm_parameters=width if normed else 0)
 
 
 def read_minimax_text(view: ConfigView) -> Decoder:

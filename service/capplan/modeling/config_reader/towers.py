@@ -1,106 +1,26 @@
 """Reads vision and audio towers and their projectors into counted linear maps.
 
-Towers run once per image or sound, stay in 16 bit and are copied onto every rank. Shapes follow the transformers
-library's modules of the same ``model_type``.
+Shapes follow the transformers library's modules of the same ``model_type``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 
 from capplan.modeling.architecture import Tower
 from capplan.modeling.config_reader.gemma3n import gemma3n_towers
 from capplan.modeling.config_reader.layers import read_layer_count
+from capplan.modeling.config_reader.tower_parts import (
+    Stack,
+    assemble,
+    patch_count,
+    patch_inputs,
+    tower_map,
+    vit_stack,
+)
 from capplan.modeling.config_reader.view import MAX_COUNT, ConfigView
-from capplan.modeling.linear import Component, LinearMap, Shard
-
-
-def tower_map(name: str, inputs: int, outputs: int, *, bias: bool) -> LinearMap:
-    """One linear map of a tower: 16 bit, on every rank."""
-    return LinearMap(
-        name,
-        Component.MULTIMODAL_ENCODER,
-        inputs,
-        outputs,
-        bias=bias,
-        shard=Shard.REPLICATED,
-        quantizable=False,
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class Stack:
-    """Equal transformer layers of a tower.
-
-    Attributes:
-        layers: how many.
-        width: width of the residual stream.
-        inner: width of the feed-forward.
-        gated: three feed-forward matrices instead of two.
-        attention_bias: biases on query, value and output.
-        key_bias: bias on the key (Whisper has none).
-        mlp_bias: biases in the feed-forward.
-        norm: parameters of all norms and scales of one layer.
-        attention_width: summed width of the heads where it is not ``width``.
-    """
-
-    layers: int
-    width: int
-    inner: int
-    gated: bool = False
-    attention_bias: bool = True
-    key_bias: bool = True
-    mlp_bias: bool = True
-    norm: int = 0
-    attention_width: int = 0
-
-    def maps(self, prefix: str) -> tuple[tuple[LinearMap, int], ...]:
-        """Linear maps with the number of layers that carry them."""
-        heads = self.attention_width or self.width
-        found = [
-            tower_map(f"{prefix}.q_proj", self.width, heads, bias=self.attention_bias),
-            tower_map(f"{prefix}.k_proj", self.width, heads, bias=self.attention_bias and self.key_bias),
-            tower_map(f"{prefix}.v_proj", self.width, heads, bias=self.attention_bias),
-            tower_map(f"{prefix}.o_proj", heads, self.width, bias=self.attention_bias),
-            tower_map(f"{prefix}.up_proj", self.width, self.inner, bias=self.mlp_bias),
-            tower_map(f"{prefix}.down_proj", self.inner, self.width, bias=self.mlp_bias),
-        ]
-        if self.gated:
-            found.append(tower_map(f"{prefix}.gate_proj", self.width, self.inner, bias=self.mlp_bias))
-        return tuple((linear, self.layers) for linear in found)
-
-    @property
-    def vectors(self) -> int:
-        """Norm parameters of all layers."""
-        return self.layers * self.norm
-
-
-def assemble(name: str, stacks: tuple[Stack, ...], outer: tuple[LinearMap, ...], vectors: int) -> Tower:
-    """A tower of stacks, single maps and vectors."""
-    maps = tuple(entry for number, stack in enumerate(stacks) for entry in stack.maps(f"{name}.layers{number or ''}"))
-    return Tower(name, (*maps, *((m, 1) for m in outer)), vectors + sum(stack.vectors for stack in stacks))
-
-
-def vit_stack(view: ConfigView, **changes: bool) -> Stack:
-    """Layers of a plain vision transformer: two layer norms, biases everywhere."""
-    width = view.integer("hidden_size")
-    return Stack(read_layer_count(view), width, view.integer("intermediate_size"), norm=4 * width, **changes)
-
-
-def patch_count(view: ConfigView) -> int:
-    """Patches of one square image."""
-    side = view.integer("image_size") // view.integer("patch_size", maximum=MAX_COUNT)
-    return side * side
-
-
-def patch_inputs(view: ConfigView) -> int:
-    """Values of one patch."""
-    channels = view.integer("num_channels", "in_channels", "in_chans", default=3, maximum=MAX_COUNT, quiet=True)
-    frames = view.integer("temporal_patch_size", default=1, maximum=MAX_COUNT, quiet=True)
-    patch = view.integer("patch_size", maximum=MAX_COUNT)
-    return channels * frames * patch * patch
+from capplan.modeling.linear import LinearMap
 
 
 def _qwen2_vl(root: ConfigView, hidden_size: int) -> tuple[Tower, ...]:
@@ -275,9 +195,7 @@ def _kimi(root: ConfigView, _hidden_size: int) -> tuple[Tower, ...]:
         view.integer("vt_intermediate_size"),
         norm=4 * width,
     )
-    sides = view.items("merge_kernel_size", 2)
-    rows, columns = (view.checked_integer("merge_kernel_size", side, maximum=64) for side in sides)
-    merged = view.integer("mm_hidden_size") * rows * columns
+    merged = view.integer("mm_hidden_size") * _merged_patches(view)
     outer = (
         tower_map("vision_tower.patch_embed", patch_inputs(view), width, bias=True),
         tower_map("mm_projector.linear_1", merged, merged, bias=True),
@@ -286,6 +204,43 @@ def _kimi(root: ConfigView, _hidden_size: int) -> tuple[Tower, ...]:
     positions = view.integer("init_pos_emb_height") * view.integer("init_pos_emb_width") * width
     vectors = positions + 2 * width + 2 * view.integer("mm_hidden_size")
     return (assemble("vision_tower", (stack,), outer, vectors),)
+
+
+def _kimi_k3(root: ConfigView, _hidden_size: int) -> tuple[Tower, ...]:
+    """MoonViT with RMS norms and no biases, heads wider than the residual stream, and a merger normed at its end."""
+    view = root.sub("vision_config")
+    for key, known in (("norm_type", "rmsnorm"), ("mlp_type", "mlp2"), ("mm_projector_type", "patchmergerv2")):
+        if view.text(key, default=known) != known:
+            raise view.inconsistent(key, f"only {known} is known for this model type")
+    for key in ("attn_bias", "linear_bias", "patch_embed_proj_bias"):
+        if view.flag(key, default=False, quiet=True):
+            raise view.inconsistent(key, "only false is known for this model type")
+    width = view.integer("vt_hidden_size")
+    stack = Stack(
+        view.integer("vt_num_hidden_layers", maximum=MAX_COUNT),
+        width,
+        view.integer("vt_intermediate_size"),
+        attention_bias=False,
+        mlp_bias=False,
+        norm=2 * width,
+        attention_width=view.integer("qkv_hidden_size"),
+    )
+    merged = view.integer("mm_hidden_size") * _merged_patches(view)
+    text_width = view.integer("text_hidden_size")
+    outer = (
+        tower_map("vision_tower.patch_embed", patch_inputs(view), width, bias=False),
+        tower_map("mm_projector.linear_1", merged, merged, bias=False),
+        tower_map("mm_projector.linear_2", merged, text_width, bias=False),
+    )
+    positions = view.integer("init_pos_emb_height") * view.integer("init_pos_emb_width") * width
+    return (assemble("vision_tower", (stack,), outer, positions + width + text_width),)
+
+
+def _merged_patches(view: ConfigView) -> int:
+    """Patches that become one token."""
+    sides = view.items("merge_kernel_size", 2)
+    rows, columns = (view.checked_integer("merge_kernel_size", side, maximum=64) for side in sides)
+    return rows * columns
 
 
 def _gemma4(root: ConfigView, hidden_size: int) -> tuple[Tower, ...]:
@@ -328,6 +283,7 @@ TOWERS: Mapping[str, Callable[[ConfigView, int], tuple[Tower, ...]]] = MappingPr
         "llama4": _llama4,
         "mllama": _mllama,
         "kimi_k25": _kimi,
+        "kimi_k3": _kimi_k3,
     }
 )
 """Readers of the towers of known multimodal model types: ``(root view, text hidden size) -> towers``."""

@@ -8,7 +8,7 @@ from capplan.modeling.config_reader.attention import read_head_dim, read_query_h
 from capplan.modeling.config_reader.decoder import Decoder
 from capplan.modeling.config_reader.heads import architecture_name, label_count
 from capplan.modeling.config_reader.layers import read_layer_count
-from capplan.modeling.config_reader.towers import assemble, patch_count, patch_inputs, tower_map, vit_stack
+from capplan.modeling.config_reader.tower_parts import assemble, patch_count, patch_inputs, tower_map, vit_stack
 from capplan.modeling.config_reader.view import MAX_TOKENS, ConfigView
 from capplan.modeling.feed_forward import DenseFeedForward
 from capplan.modeling.linear import Component, LinearMap, Shard
