@@ -39,6 +39,30 @@ def best(query: PlacementQuery) -> float:
     return math.inf if sized is None else float(sized.objective.min())
 
 
+class TestEngines:
+    @pytest.mark.parametrize("name", ["vllm", "SGLang", "trtllm"])
+    def test_each_engine_plans_with_its_own_memory_fraction(self, name: str) -> None:
+        for placement in plan(question(constraints=Constraints(engine=EngineChoice(name)))).placements:
+            settings = placement.settings
+            fractions = (
+                settings.gpu_memory_utilization,
+                settings.mem_fraction_static,
+                settings.free_gpu_memory_fraction,
+            )
+            assert [fraction is not None for fraction in fractions].count(True) == 1
+
+    @pytest.mark.parametrize("name", ["vllm", "sglang", "tensorrt-llm"])
+    def test_what_would_help_is_a_setting_the_engine_takes(self, name: str) -> None:
+        answer = plan(question(itl_ms=0.001, constraints=Constraints(engine=EngineChoice(name))))
+        assert not answer.placements
+        offered = {relaxation.field for relaxation in answer.relaxations}
+        assert name == "vllm" or not any("gpu_memory_utilization" in field for field in offered)
+
+    def test_the_older_vllm_engine_is_told(self) -> None:
+        older = plan(question(constraints=Constraints(engine=EngineChoice(version="0.7"))))
+        assert any("V0 engine" in sentence for sentence in older.assumptions)
+
+
 class TestAmounts:
     def test_replicas_cover_the_target_and_one_fewer_would_not(self) -> None:
         for placement in plan(question(tokens_per_s=20_000, itl_ms=40)).placements:
@@ -205,7 +229,7 @@ class TestRefusals:
         ("engine", "field"),
         [
             (EngineChoice(name="tgi"), "constraints.engine.name"),
-            (EngineChoice(version="0.6"), "constraints.engine.version"),
+            (EngineChoice(version="0.5"), "constraints.engine.version"),
             (EngineChoice(version="newest"), "constraints.engine.version"),
         ],
     )
@@ -228,6 +252,11 @@ class TestRelaxations:
         answer = plan(question(itl_ms=1.0))
         value = float(answer.relaxations[0].value)
         assert not plan(question(itl_ms=value * 0.97)).placements
+
+    def test_a_hopeless_limit_is_still_answered(self) -> None:
+        answer = plan(question(itl_ms=1e-5))
+        assert [r.field for r in answer.relaxations] == ["latency_limits[0].limit_ms"]
+        assert plan(question(itl_ms=float(answer.relaxations[0].value))).placements
 
     def test_fewer_devices_than_needed(self) -> None:
         query = question(tokens_per_s=1e6, constraints=Constraints(max_devices=3))

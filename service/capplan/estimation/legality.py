@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from capplan.estimation.engine import engine_refusal
+from capplan.estimation.engine import EngineChoice, engine_name, engine_refusal
+from capplan.estimation.engine_formats import format_refusal
 from capplan.estimation.memory import MemoryBreakdown
 from capplan.estimation.replica import Parallelism
 from capplan.hardware.accelerator import Accelerator
 from capplan.hardware.arithmetic import ArithmeticMode, arithmetic_support, kv_cache_support
 from capplan.hardware.collectives import all_reduce_ranks_limit
 from capplan.modeling.costs import ModelCosts
-from capplan.modeling.sharding import tensor_parallel_faults
+from capplan.modeling.parallelism import parallelism_faults
 from capplan.units import GIB
+
+_DEFAULT_ENGINE = EngineChoice()
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,16 +35,24 @@ class Fault:
     unit: str = ""
 
 
-def device_faults(model: ModelCosts, accelerator: Accelerator) -> tuple[Fault, ...]:
-    """Whether engine and number formats run on a device at all."""
-    refusal = engine_refusal(accelerator)
+def device_faults(
+    model: ModelCosts, accelerator: Accelerator, engine: EngineChoice = _DEFAULT_ENGINE
+) -> tuple[Fault, ...]:
+    """Whether engine and number formats run on a device at all.
+
+    Raises:
+        InvalidInputError: the engine is not modelled.
+    """
+    name = engine_name(engine.name)
+    refusal = engine_refusal(accelerator, name)
     if refusal is not None:
         return (Fault("ENGINE_UNSUPPORTED", refusal),)
     faults = []
     for storage in dict.fromkeys(gemm.storage for gemm in model.gemms if gemm.active_parameters):
         support = arithmetic_support(accelerator, storage)
-        if not support.supported:
-            faults.append(Fault("FORMAT_UNSUPPORTED", support.reason))
+        refusal = None if not support.supported else format_refusal(name, storage, accelerator)
+        if not support.supported or refusal is not None:
+            faults.append(Fault("FORMAT_UNSUPPORTED", refusal or support.reason))
         elif support.mode is ArithmeticMode.CONVERTED and storage == model.weight_precision:
             # parts of a quantised checkpoint may be converted, but an asked bf16 makes the engine refuse to start
             text = f"the engine does not start in {storage} on {accelerator.product_name}; ask for {support.arithmetic}"
@@ -63,14 +74,19 @@ def link_faults(accelerator: Accelerator, parallelism: Parallelism) -> tuple[Fau
 
 
 def split_faults(model: ModelCosts, parallelism: Parallelism) -> tuple[Fault, ...]:
-    """Whether the model's widths divide over the ranks."""
-    return tuple(
-        Fault(fault.code.value, fault.sentence) for fault in tensor_parallel_faults(model, parallelism.tensor_parallel)
+    """Whether the model's widths, layers and experts divide over the ranks."""
+    faults = parallelism_faults(
+        model,
+        parallelism.tensor_parallel,
+        parallelism.pipeline_parallel,
+        parallelism.expert_parallel,
+        parallelism.attention_data_parallel,
     )
+    return tuple(Fault(fault.code.value, fault.sentence) for fault in faults)
 
 
 def memory_faults(memory: MemoryBreakdown, context_tokens: int) -> tuple[Fault, ...]:
-    """Whether the weights fit and one request of the full context fits beside them."""
+    """Whether the weights fit, one request of the full context beside them, and all of it on the device."""
     pool, needed = memory.kv_pool_bytes, memory.full_context_request_bytes
     if pool <= 0:
         return (
@@ -94,6 +110,24 @@ def memory_faults(memory: MemoryBreakdown, context_tokens: int) -> tuple[Fault, 
                 f"{memory.longest_context_tokens} tokens",
                 float(pool - needed),
                 "bytes_per_device",
+            ),
+        )
+    if memory.missing_bytes:
+        return (
+            Fault(
+                "DEVICE_MEMORY_EXCEEDED",
+                f"the memory fraction leaves too little of {memory.device_bytes / GIB:.2f} GiB for what lives outside "
+                f"weights and KV cache, by {memory.missing_bytes / GIB:.2f} GiB; lower it",
+                -float(memory.missing_bytes),
+                "bytes_per_device",
+            ),
+        )
+    if memory.state_blocks is not None:
+        return (
+            Fault(
+                "STATE_BLOCKS_BELOW_MAX_NUM_SEQS",
+                f"the pool holds {memory.state_blocks} blocks of recurrent state, fewer than max_num_seqs; the engine "
+                f"starts with max_num_seqs of at most {memory.state_blocks}",
             ),
         )
     return ()

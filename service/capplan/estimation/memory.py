@@ -1,6 +1,8 @@
 """Memory of one rank: what the engine reserves, what it loads, what is left for the KV cache. The one formula.
 
-The same figures serve the fit check, the KV capacity and the report.
+The same figures serve the fit check, the KV capacity and the report, for every engine:
+``weights + activations + graphs + runtime + KV pool = budget``, where the engine's memory fraction fixes either the
+budget (vLLM), or weights and pool together (SGLang), or the pool over what is left (TensorRT-LLM).
 """
 
 from __future__ import annotations
@@ -9,39 +11,36 @@ import math
 from dataclasses import dataclass
 
 from capplan.estimation.device import RankDevice
-from capplan.estimation.engine import EngineSettings
-from capplan.modeling.costs import ModelCosts
-from capplan.modeling.linear import Component
-from capplan.modeling.sharding import (
-    attention_rank_share,
-    gemm_rank_share,
-    state_bytes_per_rank,
-    weight_bytes_per_rank,
-)
-from capplan.units import GIB, MIB
+from capplan.estimation.engine_records import BudgetRule, EngineSettings, StateRule
+from capplan.estimation.footprint import RankFootprint, rank_footprint
+from capplan.estimation.paging import CacheLayout, cache_layout
+from capplan.units import GIB
 
-KV_BLOCK_TOKENS = 16
-"""Tokens of one KV block, vLLM's default ``--block-size``; a request holds whole blocks."""
+__all__ = [
+    "MemoryBreakdown",
+    "RankFootprint",
+    "activation_bytes",
+    "longest_context",
+    "memory_breakdown",
+    "rank_footprint",
+]
 
-_GRAPH_BASE_BYTES = int(0.3 * GIB)
-_GRAPH_BYTES_PER_LAYER = 20 * MIB
-# Captured graphs: 0.65 GiB with 34 layers (gemma-3-4b on B200), 1.03 with 36 (gpt-oss-120b on H100), 1.3 with 48
-# (Llama 4 Maverick), 1.5-1.9 with 88 (Mistral-Medium class): published start-up logs; the line stays on their safe
-# side.
-
-_MXFP4_HIDDEN_MULTIPLE = 256
 _MXFP4_PADDING_GENERATIONS = frozenset({"hopper", "blackwell", "blackwell-ultra"})
-# From Hopper on, vLLM's mxfp4 expert kernels pad the hidden width to a multiple of 256: gpt-oss-120b (2,880 to 3,072)
-# takes 64.4 GiB on H100 where its file has 60.8; on an RTX 3090 gpt-oss-20b takes its file's size (start-up logs).
+_MXFP4_HIDDEN_MULTIPLE = 256
+# From Hopper on, mxfp4 expert kernels pad the hidden width to a multiple of 256, and the expert's own by version:
+# gpt-oss-120b (2,880 to 3,072) takes 64.4 GiB on H100 where its file has 60.8; on an RTX 3090 gpt-oss-20b takes its
+# file's size (start-up logs).
 
 _ACTIVATION_WIDTHS = 4
-_FFN_WIDTHS = 3
 # Live activations of one forward pass: residual, normalised input, attention output and query/key/value (about 4 hidden
-# widths), then gate, up and their product (3 FFN widths, split by tensor parallelism).
+# widths), then the feed-forward's, split by tensor parallelism. Peaks of the V0 engine over unchunked prefills bear it
+# out: Llama-3.1-8B 2.07 GiB at 20,000 tokens and 110 KB for each further one (vLLM issue 10517).
 
+_BRIDGED_DEVICES = 2
+# Two devices with a bridge between them get the small collective buffers of PCIe; a switched fabric the large ones.
 
-def _in_blocks(tokens: float) -> int:
-    return math.ceil(tokens / KV_BLOCK_TOKENS) * KV_BLOCK_TOKENS
+_CONTEXT_BYTES = int(0.35 * GIB)
+# What the driver's context takes before an engine measures what is free.
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,15 +49,20 @@ class MemoryBreakdown:
 
     Attributes:
         device_bytes: total the engine sees.
-        budget_bytes: share of it the engine may use.
+        budget_bytes: what the engine lays out: the five parts below, to the byte.
         weight_bytes: weights of this rank.
-        activation_bytes: peak activations while profiling.
-        graph_bytes: captured graphs counted against the budget.
+        activation_bytes: peak activations.
+        graph_bytes: captured graphs, where they count against the budget.
         runtime_bytes: context, libraries, collective buffers.
         kv_pool_bytes: what is left for KV cache and state; negative when the weights do not fit.
         full_context_request_bytes: pool bytes one request of the full asked context needs.
         live_request_bytes: pool bytes of one request at the workload's mean live length.
         longest_context_tokens: longest context one request can have in this pool.
+        missing_bytes: what the budget and what lives beside it exceed the device by; 0 when they fit.
+        state_blocks: blocks that hold recurrent state, when fewer than ``max_num_seqs`` stop the engine from starting;
+            ``None`` otherwise.
+        reported_kv_tokens: KV tokens as the engine prints them at start for the full asked context.
+        full_context_requests: requests of the full asked context that the pool holds.
     """
 
     device_bytes: int
@@ -71,6 +75,10 @@ class MemoryBreakdown:
     full_context_request_bytes: int
     live_request_bytes: int
     longest_context_tokens: int
+    missing_bytes: int
+    state_blocks: int | None
+    reported_kv_tokens: int
+    full_context_requests: float
 
     @property
     def max_concurrent_requests(self) -> float:
@@ -82,118 +90,47 @@ class MemoryBreakdown:
     def kv_pool_tokens(self, live_tokens: float) -> int:
         """Tokens the pool holds when every request has ``live_tokens`` of context; 0 without a cache."""
         concurrent = self.max_concurrent_requests
-        return int(concurrent * _in_blocks(live_tokens)) if math.isfinite(concurrent) else 0
-
-
-@dataclass(frozen=True, slots=True)
-class _CacheTerm:
-    """Cache of attention layers that keep alike, on one rank, summed over the layers."""
-
-    bytes_per_token: float
-    window_tokens: int | None
-
-
-@dataclass(frozen=True, slots=True)
-class RankFootprint:
-    """What one rank of a replica holds of a model, whatever the device: worked out once per model and split.
-
-    Attributes:
-        weight_bytes: weights of the rank as stored.
-        mxfp4_padding_bytes: what kernels that pad mxfp4 experts add to that.
-        cache_terms: cache by how layers keep it.
-        state_bytes: recurrent state of one sequence.
-        hidden_size: width of the residual stream.
-        vocabulary_size: rows of the output head.
-        layers: decoder layers.
-        element_bytes: bytes of one activation element.
-        widest_ffn_elements: live feed-forward elements of one token in the widest layer.
-        max_context_tokens: longest context of the model, ``None`` when it does not say.
-    """
-
-    weight_bytes: int
-    mxfp4_padding_bytes: int
-    cache_terms: tuple[_CacheTerm, ...]
-    state_bytes: float
-    hidden_size: int
-    vocabulary_size: int
-    layers: int
-    element_bytes: int
-    widest_ffn_elements: float
-    max_context_tokens: int | None
-
-
-def _mxfp4_padding_bytes(model: ModelCosts, tensor_parallel: int) -> float:
-    padded = math.ceil(model.hidden_size / _MXFP4_HIDDEN_MULTIPLE) * _MXFP4_HIDDEN_MULTIPLE / model.hidden_size
-    return sum(
-        (padded - 1.0) * gemm.stored_bytes * gemm_rank_share(gemm, model.vocabulary_size, tensor_parallel)
-        for gemm in model.gemms
-        if gemm.storage == "mxfp4" and gemm.experts
-    )
-
-
-def rank_footprint(model: ModelCosts, tensor_parallel: int) -> RankFootprint:
-    """Works out what one of ``tensor_parallel`` ranks holds of a model."""
-    widest = 0.0
-    for gemm in model.gemms:
-        if gemm.layers == 0 or gemm.component not in (Component.DENSE_FFN, Component.ROUTED_EXPERT):
-            continue
-        copies = max(1, gemm.experts_per_token)
-        width = gemm.active_parameters / gemm.layers / copies / model.hidden_size / _FFN_WIDTHS
-        inputs = model.hidden_size if gemm.experts else 0
-        widest = max(widest, copies * (_FFN_WIDTHS * width / tensor_parallel + inputs))
-    return RankFootprint(
-        weight_bytes=int(weight_bytes_per_rank(model, tensor_parallel)),
-        mxfp4_padding_bytes=int(_mxfp4_padding_bytes(model, tensor_parallel)),
-        cache_terms=tuple(
-            _CacheTerm(a.layers * a.cache_bytes_per_token * attention_rank_share(a, tensor_parallel), a.window_tokens)
-            for a in model.attentions
-        ),
-        state_bytes=float(state_bytes_per_rank(model, tensor_parallel)),
-        hidden_size=model.hidden_size,
-        vocabulary_size=model.vocabulary_size,
-        layers=model.layers,
-        element_bytes=model.activation_element_bytes,
-        widest_ffn_elements=widest,
-        max_context_tokens=model.max_context_tokens,
-    )
+        return int(concurrent * live_tokens) if math.isfinite(concurrent) else 0
 
 
 def activation_bytes(footprint: RankFootprint, settings: EngineSettings) -> int:
     """Peak activation bytes the engine sees while profiling.
 
     Two peaks compete: the sampler over ``max_num_seqs`` rows of full-vocabulary fp32 logits, and the widest layer of a
-    forward pass over ``max_num_batched_tokens`` tokens.
+    forward pass over ``max_num_batched_tokens`` tokens. A multimodal tower is profiled besides.
     """
-    tokens = settings.max_num_batched_tokens
+    tokens, rule = settings.max_num_batched_tokens, settings.memory
     sequences = min(settings.max_num_seqs, tokens)
     residual = tokens * footprint.hidden_size * footprint.element_bytes
-    sampler = settings.profile.sampler_logit_copies * sequences * footprint.vocabulary_size * 4 + residual
+    sampler = rule.sampler_logit_copies * sequences * footprint.vocabulary_size * 4 + residual
     forward = _ACTIVATION_WIDTHS * residual + tokens * footprint.element_bytes * footprint.widest_ffn_elements
-    return int(max(sampler, forward))
+    encoder = rule.encoder_bytes if footprint.multimodal else 0
+    return encoder + int(max(sampler, rule.forward_share * forward))
 
 
-def request_bytes(footprint: RankFootprint, context_tokens: float, *, prefill_chunk_tokens: int = 0) -> int:
-    """Pool bytes of one request on one rank.
+def graph_bytes(footprint: RankFootprint, settings: EngineSettings) -> int:
+    """Bytes of captured graphs; 0 when none are captured."""
+    sizes, rule = settings.graph_sizes, settings.memory.graphs
+    if not sizes:
+        return 0
+    recurrent = sum(state.layers for state in footprint.states)
+    experts = max(0, footprint.expert_layers - recurrent)
+    dense = max(0, footprint.layers - recurrent - experts)
+    per_size = (
+        dense * rule.dense_bytes_per_size
+        + experts * rule.expert_bytes_per_size
+        + recurrent * rule.recurrent_bytes_per_size
+    )
+    return rule.base_bytes + rule.layer_bytes * footprint.layers + sizes * per_size
 
-    Windowed layers keep at most their window, plus one prefill chunk while the prompt is being read (what the engine
-    checks at start).
-    """
-    total = footprint.state_bytes
-    for term in footprint.cache_terms:
-        kept = _in_blocks(context_tokens)
-        if term.window_tokens is not None:
-            kept = min(kept, term.window_tokens + prefill_chunk_tokens + KV_BLOCK_TOKENS)
-        total += term.bytes_per_token * kept
-    return int(total)
 
-
-def longest_context(footprint: RankFootprint, pool_bytes: int, chunk_tokens: int, ceiling_tokens: int) -> int:
+def longest_context(layout: CacheLayout, pool_bytes: int, chunk_tokens: int, ceiling_tokens: int) -> int:
     """Longest context, in tokens, of which one request fits the pool; at most ``ceiling_tokens``. Bisection."""
     if pool_bytes <= 0:
         return 0
 
     def fits(tokens: int) -> bool:
-        return request_bytes(footprint, tokens, prefill_chunk_tokens=chunk_tokens) <= pool_bytes
+        return layout.request_bytes(tokens, chunk_tokens) <= pool_bytes
 
     if fits(ceiling_tokens):
         return ceiling_tokens
@@ -202,6 +139,51 @@ def longest_context(footprint: RankFootprint, pool_bytes: int, chunk_tokens: int
         middle = (low + high) // 2
         low, high = (middle, high) if fits(middle) else (low, middle)
     return low
+
+
+def _mxfp4_padding_bytes(footprint: RankFootprint, width_multiple: int) -> int:
+    if not footprint.mxfp4_expert_bytes or not footprint.mxfp4_width:
+        return 0
+    hidden = math.ceil(footprint.hidden_size / _MXFP4_HIDDEN_MULTIPLE) * _MXFP4_HIDDEN_MULTIPLE
+    width = math.ceil(footprint.mxfp4_width / width_multiple) * width_multiple
+    growth = hidden / footprint.hidden_size * width / footprint.mxfp4_width
+    return int((growth - 1.0) * footprint.mxfp4_expert_bytes)
+
+
+@dataclass(frozen=True, slots=True)
+class _Split:
+    """Budget and pool of one rank, and what lives beside the budget."""
+
+    budget: int
+    graphs: int
+    pool: int
+    beside: int
+
+
+def _split(
+    device: RankDevice,
+    settings: EngineSettings,
+    fraction: float,
+    *,
+    weights: int,
+    activations: int,
+    graphs: int,
+    runtime: int,
+) -> _Split:
+    total, rule = device.memory_bytes, settings.memory
+    match rule.budget:
+        case BudgetRule.OF_TOTAL:
+            budget = int(fraction * total)
+            inside = graphs if rule.graphs_in_budget else 0
+            beside = _CONTEXT_BYTES + device.occupied_bytes if rule.start_checks_free else 0
+            return _Split(budget, inside, budget - weights - activations - inside - runtime, beside)
+        case BudgetRule.OF_FREE_BEFORE_LOAD:
+            pool = int(fraction * (total - runtime)) - weights
+            return _Split(weights + pool + activations + graphs + runtime, graphs, pool, 0)
+        case BudgetRule.OF_FREE_AFTER_LOAD:
+            pool = total - weights - activations - graphs - runtime
+            pool = int(fraction * pool) if pool > 0 else pool
+            return _Split(weights + pool + activations + graphs + runtime, graphs, pool, 0)
 
 
 def memory_breakdown(
@@ -223,24 +205,59 @@ def memory_breakdown(
         context_tokens: full context one request must be able to reach.
         live_tokens: mean context of a running request.
     """
-    budget = int(settings.gpu_memory_utilization * device.memory_bytes)
-    activations = activation_bytes(footprint, settings)
-    graphs = _GRAPH_BASE_BYTES + _GRAPH_BYTES_PER_LAYER * footprint.layers if settings.profile.graphs_in_budget else 0
-    runtime = settings.profile.runtime_bytes + (settings.profile.peer_bytes if peers else 0)
+    rule = settings.memory
+    activations, graphs = activation_bytes(footprint, settings), graph_bytes(footprint, settings)
     weights = footprint.weight_bytes
     if device.accelerator.architecture in _MXFP4_PADDING_GENERATIONS:
-        weights += footprint.mxfp4_padding_bytes
-    pool = budget - weights - activations - graphs - runtime
+        weights += _mxfp4_padding_bytes(footprint, rule.mxfp4_width_multiple)
+    runtime = rule.runtime_bytes + device.occupied_bytes
+    if peers:
+        switched = device.accelerator.link_domain_size > _BRIDGED_DEVICES
+        runtime += rule.peer_bytes if switched else rule.pcie_peer_bytes
+    fraction = settings.memory_fraction * (settings.multimodal_share if footprint.multimodal else 1.0)
+    split = _split(device, settings, fraction, weights=weights, activations=activations, graphs=graphs, runtime=runtime)
+    layout = cache_layout(footprint, rule, settings.max_num_seqs)
+    pool = split.pool - int(layout.reserved_bytes)
+    # a step never holds more prompt tokens of one request than its budget, nor than the request has
     chunk = settings.max_num_batched_tokens
+    full = layout.request_bytes(context_tokens, chunk)
+    blocks = layout.blocks_in(pool)
+    requests = max(pool, 0) / full if full else math.inf
+    if rule.states is StateRule.PAGES and full:
+        requests = blocks / (full / layout.block_bytes)
+    bound = rule.state_blocks_bound_sequences and settings.graph_sizes > 0 and layout.holds_state_in_blocks
     return MemoryBreakdown(
         device_bytes=device.memory_bytes,
-        budget_bytes=budget,
+        budget_bytes=split.budget,
         weight_bytes=weights,
         activation_bytes=activations,
-        graph_bytes=graphs,
-        runtime_bytes=runtime,
+        graph_bytes=split.graphs,
+        runtime_bytes=runtime + int(layout.reserved_bytes),
         kv_pool_bytes=pool,
-        full_context_request_bytes=request_bytes(footprint, context_tokens, prefill_chunk_tokens=chunk),
-        live_request_bytes=request_bytes(footprint, live_tokens),
-        longest_context_tokens=longest_context(footprint, pool, chunk, footprint.max_context_tokens or context_tokens),
+        full_context_request_bytes=int(full),
+        live_request_bytes=int(layout.request_bytes(live_tokens)),
+        longest_context_tokens=longest_context(layout, pool, chunk, footprint.max_context_tokens or context_tokens),
+        missing_bytes=max(0, split.budget + split.beside - device.memory_bytes),
+        state_blocks=blocks if bound and blocks < settings.max_num_seqs else None,
+        reported_kv_tokens=_reported_tokens(layout, settings, pool, requests, context_tokens),
+        full_context_requests=requests,
     )
+
+
+def _reported_tokens(
+    layout: CacheLayout, settings: EngineSettings, pool: int, requests: float, context_tokens: int
+) -> int:
+    """KV tokens as the engine's log says them.
+
+    vLLM before 0.20: blocks over groups, times the smallest block; later: concurrency times the context. SGLang and
+    TensorRT-LLM: tokens of the pool.
+    """
+    rule = settings.memory
+    if pool <= 0 or not layout.block_bytes:
+        return 0
+    if rule.tokens_from_concurrency:
+        return int(requests * context_tokens)
+    if rule.states is StateRule.PAGES:
+        return layout.blocks_in(pool) // layout.group_count * layout.least_block_tokens
+    per_token = layout.block_bytes * layout.kv_pool_factor * layout.group_count / rule.block_tokens
+    return int(pool / per_token) // rule.block_tokens * rule.block_tokens

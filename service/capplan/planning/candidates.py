@@ -186,7 +186,7 @@ def enumerate_candidates(
         if excluded is not None:
             dropped.append(Dropped(item, "", excluded, Stage.EXCLUDED))
             continue
-        unsupported = device_faults(query.model, item.accelerator)
+        unsupported = device_faults(query.model, item.accelerator, query.constraints.engine)
         if unsupported:
             dropped.append(Dropped(item, "", unsupported[0], Stage.UNSUPPORTED))
             continue
@@ -199,7 +199,13 @@ def enumerate_candidates(
             if splits[parallelism.tensor_parallel]:
                 dropped.append(Dropped(item, configuration, splits[parallelism.tensor_parallel][0], Stage.SPLIT))
                 continue
-            settings = resolve_settings(query.constraints.engine, item.accelerator, device.memory_bytes)
+            settings = resolve_settings(
+                query.constraints.engine,
+                item.accelerator,
+                device.memory_bytes,
+                ranks=parallelism.devices,
+                context_tokens=context_tokens,
+            )
             memory = memory_breakdown(
                 footprints[parallelism.tensor_parallel],
                 device,

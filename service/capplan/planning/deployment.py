@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from capplan.errors import InvalidInputError
+from capplan.estimation.coefficients import UNFITTED, Coefficients
 from capplan.estimation.device import RankDevice, mig_rank_device, whole_device
 from capplan.estimation.engine import EngineChoice, EngineSettings, resolve_settings
 from capplan.estimation.estimate import Figure, ReplicaEstimate, estimate_replicas
@@ -32,6 +33,7 @@ class DeploymentQuery:
         workload: shape of one request.
         engine: engine and its pinned settings.
         concurrency: requests in flight over the whole deployment; ``None`` for as many as it holds.
+        coefficients: coefficients of the step model.
     """
 
     model: ModelCosts
@@ -42,6 +44,7 @@ class DeploymentQuery:
     workload: Workload
     engine: EngineChoice
     concurrency: float | None
+    coefficients: Coefficients = UNFITTED
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +104,14 @@ def estimate_deployment(query: DeploymentQuery) -> DeploymentEstimate:
     device = _rank_device(query)
     if isinstance(device, Fault):
         return DeploymentEstimate(False, (device,), None, None, None, None, context, tuple(notes))
-    settings = resolve_settings(query.engine, query.item.accelerator, device.memory_bytes)
+    settings = resolve_settings(
+        query.engine,
+        query.item.accelerator,
+        device.memory_bytes,
+        ranks=parallelism.devices,
+        context_tokens=context,
+    )
+    notes.extend(settings.notes)
     memory = memory_breakdown(
         rank_footprint(query.model, query.tensor_parallel),
         device,
@@ -111,7 +121,7 @@ def estimate_deployment(query: DeploymentQuery) -> DeploymentEstimate:
         live_tokens=request.live_tokens,
     )
     faults = (
-        *device_faults(query.model, query.item.accelerator),
+        *device_faults(query.model, query.item.accelerator, query.engine),
         *link_faults(query.item.accelerator, parallelism),
         *split_faults(query.model, parallelism),
         *memory_faults(memory, context),
@@ -129,6 +139,6 @@ def estimate_deployment(query: DeploymentQuery) -> DeploymentEstimate:
                 f"{cap.binding.replace('_', ' ')}); the rest waits and its wait is not in the TTFT."
             )
             batch = cap.batch
-    (performance,) = estimate_replicas(query.model, [replica], request, [batch])
+    (performance,) = estimate_replicas(query.model, [replica], request, [batch], query.coefficients)
     total = Figure(performance.output_tokens_per_s.value * query.replica_count)
     return DeploymentEstimate(True, (), memory, performance, total, settings, context, tuple(notes))

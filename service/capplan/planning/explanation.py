@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from capplan.estimation.engine import engine_notes
 from capplan.planning.placement import Placement
 from capplan.planning.query import Objective, PlacementQuery, TargetKind
 
@@ -37,6 +38,7 @@ def assumptions(query: PlacementQuery, context_tokens: int) -> tuple[str, ...]:
     sentences.append(
         "Latencies are means in steady state with evenly divided load; percentiles and bursts are not modelled yet."
     )
+    sentences.extend(engine_notes(query.constraints.engine))
     unbounded = query.constraints.max_devices is None and query.constraints.max_usd_per_h is None
     if query.objective is Objective.LATENCY and unbounded:
         sentences.append(

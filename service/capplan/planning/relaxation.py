@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import combinations
 
+from capplan.estimation.engine import takes_gpu_memory_utilization
 from capplan.planning.candidates import Stage
 from capplan.planning.placement import Relaxation
 from capplan.planning.query import MigPolicy, Objective, PlacementQuery
@@ -15,7 +16,9 @@ from capplan.planning.solver import Solution, solve
 
 _BISECTIONS = 12
 _LIMIT_FACTOR = 1024.0
-"""How far a latency limit is loosened at most; beyond this the limit is not what is in the way."""
+"""Step by which a limit or target is loosened while a feasible value is sought."""
+_LOOSEST_MS = 1e7
+"""A latency limit of hours: when even this does not help, the limit is not what is in the way."""
 _RAISED_UTILIZATION = 0.95
 """Memory share that published deployments still start with."""
 
@@ -61,14 +64,17 @@ def _latency_limits(query: PlacementQuery) -> Iterator[Relaxation]:
             limits[index] = replace(limits[index], limit_ms=value)
             return replace(query, limits=tuple(limits))
 
-        highest = limit.limit_ms * _LIMIT_FACTOR
-        if not _feasible(at(highest)):
-            continue
-        value = _round_up(_smallest(limit.limit_ms, highest, lambda v, at=at: _feasible(at(v))))  # type: ignore[misc]
-        metric = limit.metric.value.upper()
-        yield Relaxation(
-            f"latency_limits[{index}].limit_ms", f"{value:g}", f"a {metric} limit of {value:g} ms can be met"
-        )
+        lowest, highest = limit.limit_ms, limit.limit_ms * _LIMIT_FACTOR
+        while not _feasible(at(highest)):
+            lowest, highest = highest, highest * _LIMIT_FACTOR
+            if highest > _LOOSEST_MS * _LIMIT_FACTOR:
+                break
+        else:
+            value = _round_up(_smallest(lowest, highest, lambda v, at=at: _feasible(at(v))))  # type: ignore[misc]
+            metric = limit.metric.value.upper()
+            yield Relaxation(
+                f"latency_limits[{index}].limit_ms", f"{value:g}", f"the {metric} limit can be met from {value:g} ms on"
+            )
 
 
 def _context(query: PlacementQuery, context_tokens: int) -> Iterator[Relaxation]:
@@ -135,7 +141,7 @@ def _releases(query: PlacementQuery) -> Iterator[tuple[str, str, Change]]:
         ),
         (bool(c.tensor_parallel_sizes), "constraints.tensor_parallel_sizes", "", {"tensor_parallel_sizes": ()}),
         (
-            (c.engine.gpu_memory_utilization or 0.0) < _RAISED_UTILIZATION,
+            takes_gpu_memory_utilization(c.engine) and (c.engine.gpu_memory_utilization or 0.0) < _RAISED_UTILIZATION,
             "constraints.engine.gpu_memory_utilization",
             f"{_RAISED_UTILIZATION}",
             {"engine": replace(c.engine, gpu_memory_utilization=_RAISED_UTILIZATION)},

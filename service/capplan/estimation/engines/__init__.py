@@ -1,0 +1,1 @@
+"""Inference engines by version, one module each: what their settings mean, default to, and cost in memory."""

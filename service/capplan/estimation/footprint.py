@@ -1,0 +1,185 @@
+"""What one rank of a replica holds of a model, whatever the device and the engine."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from capplan.modeling.costs import AttentionCost, GemmCost, ModelCosts, StateCost
+from capplan.modeling.linear import Component
+from capplan.modeling.parallelism import pipeline_balance
+from capplan.modeling.sharding import attention_rank_share, gemm_rank_share, state_rank_share
+
+_FFN_WIDTHS = 3
+# Live feed-forward activations of one token: gate, up and their product.
+
+_Share = Callable[[GemmCost], float]
+_OUTSIDE_LAYERS = frozenset({Component.EMBEDDING, Component.LM_HEAD, Component.MULTIMODAL_ENCODER})
+
+
+@dataclass(frozen=True, slots=True)
+class CacheTerm:
+    """Attention layers that cache alike, on one rank.
+
+    Attributes:
+        layers: how many on this rank's stage.
+        bytes_per_token: of one layer.
+        window_tokens: tokens kept, ``None`` for all.
+        latent: whether it is one latent per token.
+    """
+
+    layers: int
+    bytes_per_token: float
+    window_tokens: int | None
+    latent: bool
+
+
+@dataclass(frozen=True, slots=True)
+class StateTerm:
+    """Recurrent layers (or cross-attention caches) that keep state alike, on one rank.
+
+    Attributes:
+        layers: how many on this rank's stage.
+        bytes_per_layer: state of one sequence in one layer.
+    """
+
+    layers: int
+    bytes_per_layer: float
+
+
+@dataclass(frozen=True, slots=True)
+class RankFootprint:
+    """What one rank of a replica holds of a model: worked out once per model and split.
+
+    With pipeline stages it is the stage that holds most: the largest share of the layers, and the larger of what the
+    first stage (embedding, towers) and the last one (head) hold besides.
+
+    Attributes:
+        weight_bytes: weights of the rank as stored.
+        mxfp4_expert_bytes: those of them that are routed experts in mxfp4, which some kernels pad.
+        mxfp4_width: width of such an expert on the rank; 0 without.
+        caches: attention caches by how layers keep them.
+        states: recurrent state by how layers keep it.
+        hidden_size: width of the residual stream.
+        vocabulary_size: rows of the output head.
+        layers: decoder layers of the stage.
+        expert_layers: those of them with routed experts.
+        element_bytes: bytes of one activation element.
+        widest_ffn_elements: live feed-forward elements of one token in the widest layer.
+        multimodal: whether the model has towers.
+        max_context_tokens: longest context of the model, ``None`` when it does not say.
+    """
+
+    weight_bytes: int
+    mxfp4_expert_bytes: int
+    mxfp4_width: int
+    caches: tuple[CacheTerm, ...]
+    states: tuple[StateTerm, ...]
+    hidden_size: int
+    vocabulary_size: int
+    layers: int
+    expert_layers: int
+    element_bytes: int
+    widest_ffn_elements: float
+    multimodal: bool
+    max_context_tokens: int | None
+
+    @property
+    def state_bytes(self) -> float:
+        """State of one sequence over all layers of the rank."""
+        return sum(state.layers * state.bytes_per_layer for state in self.states)
+
+
+def rank_footprint(
+    model: ModelCosts, tensor_parallel: int, *, pipeline_parallel: int = 1, attention_data_parallel: int = 1
+) -> RankFootprint:
+    """Works out what one rank of a replica holds of a model.
+
+    Args:
+        model: the model in its formats.
+        tensor_parallel: ranks that divide attention and dense layers.
+        pipeline_parallel: stages that divide the layers.
+        attention_data_parallel: groups of ``tensor_parallel`` ranks that attend for different sequences; the routed
+            experts are divided over all of them.
+
+    Raises:
+        ValueError: more stages than layers.
+    """
+    expert_ranks = tensor_parallel * attention_data_parallel
+    layer_share = 1.0
+    if pipeline_parallel > 1:
+        layer_share = pipeline_balance(model.layers, pipeline_parallel).largest_stage_share
+
+    def share(gemm: GemmCost) -> float:
+        ranks = expert_ranks if gemm.component is Component.ROUTED_EXPERT else tensor_parallel
+        return gemm_rank_share(gemm, model.vocabulary_size, ranks)
+
+    mxfp4 = [gemm for gemm in model.gemms if gemm.storage == "mxfp4" and gemm.experts]
+    return RankFootprint(
+        weight_bytes=int(_weight_bytes(model, share, layer_share, whole=pipeline_parallel == 1)),
+        mxfp4_expert_bytes=int(layer_share * sum(gemm.stored_bytes * share(gemm) for gemm in mxfp4)),
+        mxfp4_width=max((rule.width // expert_ranks for rule in model.splits if rule.routed_expert), default=0),
+        caches=tuple(_cache_term(attention, tensor_parallel, layer_share) for attention in model.attentions),
+        states=tuple(_state_term(state, tensor_parallel, layer_share) for state in model.states),
+        hidden_size=model.hidden_size,
+        vocabulary_size=model.vocabulary_size,
+        layers=_part(model.layers, layer_share),
+        expert_layers=_part(max((g.layers for g in model.gemms if g.experts), default=0), layer_share),
+        element_bytes=model.activation_element_bytes,
+        widest_ffn_elements=_widest_ffn_elements(model, tensor_parallel, expert_ranks),
+        multimodal=any(gemm.component is Component.MULTIMODAL_ENCODER for gemm in model.gemms),
+        max_context_tokens=model.max_context_tokens,
+    )
+
+
+def _part(layers: int, share: float) -> int:
+    """Layers of the fullest stage; the margin keeps exact shares from being rounded up."""
+    return math.ceil(layers * share - 1e-9)
+
+
+def _weight_bytes(model: ModelCosts, share: _Share, layer_share: float, *, whole: bool) -> float:
+    layers = model.replicated_bytes * 1.0
+    first = last = 0.0
+    for gemm in model.gemms:
+        held = gemm.stored_bytes * share(gemm)
+        if gemm.component not in _OUTSIDE_LAYERS:
+            layers += held
+        elif gemm.component is Component.LM_HEAD:
+            last += held
+        else:
+            first += held
+    if whole:
+        return layers + first + last
+    # a head that is tied to the embedding needs a copy of it on the last stage
+    tied = sum(gemm.stored_bytes * share(gemm) for gemm in model.gemms if gemm.component is Component.EMBEDDING)
+    return layer_share * layers + max(first, last or tied)
+
+
+def _cache_term(attention: AttentionCost, tensor_parallel: int, layer_share: float) -> CacheTerm:
+    return CacheTerm(
+        layers=_part(attention.layers, layer_share),
+        bytes_per_token=attention.cache_bytes_per_token * attention_rank_share(attention, tensor_parallel),
+        window_tokens=attention.window_tokens,
+        latent=attention.latent,
+    )
+
+
+def _state_term(state: StateCost, tensor_parallel: int, layer_share: float) -> StateTerm:
+    return StateTerm(
+        layers=_part(state.layers, layer_share),
+        bytes_per_layer=state.bytes_per_sequence * state_rank_share(state, tensor_parallel) / state.layers,
+    )
+
+
+def _widest_ffn_elements(model: ModelCosts, tensor_parallel: int, expert_ranks: int) -> float:
+    widest = 0.0
+    for gemm in model.gemms:
+        if gemm.layers == 0 or gemm.component not in (Component.DENSE_FFN, Component.ROUTED_EXPERT):
+            continue
+        copies = max(1, gemm.experts_per_token)
+        width = gemm.active_parameters / gemm.layers / copies / model.hidden_size / _FFN_WIDTHS
+        inputs = model.hidden_size if gemm.experts else 0
+        ranks = expert_ranks if gemm.experts else tensor_parallel
+        widest = max(widest, copies * (_FFN_WIDTHS * width / ranks + inputs))
+    return widest
