@@ -1,0 +1,139 @@
+"""How a request takes up the KV pool: blocks, groups, windows and states, against arithmetic written out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from capplan.estimation.device import whole_device
+from capplan.estimation.engine import ENGINE_NAMES, EngineChoice, resolve_settings
+from capplan.estimation.footprint import rank_footprint
+from capplan.estimation.paging import CacheLayout, cache_layout
+from capplan.modeling.config_reader import read_config
+from capplan.modeling.costs import model_costs
+from tests.estimation.configs import (
+    DEEPSEEK_R1,
+    GEMMA_3_27B,
+    GPT_OSS_120B,
+    LLAMA_3_1_8B,
+    MISTRAL_7B,
+    QWEN3_5_27B,
+    QWEN3_5_35B_A3B,
+)
+from tests.hardware.devices import H100
+
+
+def layout(
+    config: dict[str, Any],
+    version: str = "0.19",
+    *,
+    name: str = "vllm",
+    weights: str = "bf16",
+    kv_cache: str = "auto",
+    tensor_parallel: int = 1,
+) -> CacheLayout:
+    device = whole_device(H100)
+    assert device is not None
+    settings = resolve_settings(EngineChoice(name, version), H100, device.memory_bytes, context_tokens=32_768)
+    model = model_costs(read_config(config), weights, kv_cache)
+    return cache_layout(rank_footprint(model, tensor_parallel), settings.memory, settings.max_num_seqs)
+
+
+def test_a_request_holds_whole_blocks() -> None:
+    # Llama-3.1-8B: 32 layers * 2 * 8 heads * 128 * 2 bytes = 131,072 bytes per token, 16 tokens a block
+    pages = layout(LLAMA_3_1_8B)
+    assert pages.block_bytes == 16 * 131_072
+    assert pages.request_bytes(1) == pages.request_bytes(16) == 16 * 131_072
+    assert pages.request_bytes(17) == 32 * 131_072
+
+
+def test_two_kinds_of_equal_number_share_blocks_of_one_size() -> None:
+    # gpt-oss-120b: 18 full and 18 windowed layers of 2 * 8 heads * 64 * 2 bytes = 2,048 bytes per token
+    pages = layout(GPT_OSS_120B, weights="mxfp4")
+    assert (pages.group_count, pages.block_bytes) == (2, 18 * 2_048 * 16)
+    # 65,536 tokens in full blocks; the window of 128 touches 127 / 16 blocks, rounded up, and one more
+    assert pages.request_bytes(65_536) == (4_096 + 8 + 1) * pages.block_bytes
+    # one prefill chunk of 8,192 tokens beside the window: 8,319 / 16 = 519.9
+    assert pages.request_bytes(65_536, 8_192) == (4_096 + 520 + 1) * pages.block_bytes
+
+
+def test_uneven_kinds_are_cut_into_groups_of_the_rarer_kinds_layers() -> None:
+    # Gemma 3 27B: 62 layers in a 5:1 pattern, 10 full and 52 windowed; groups of 10: one and six (two layers padded)
+    pages = layout(GEMMA_3_27B)
+    assert pages.group_count == 1 + 6
+    assert pages.block_bytes == 10 * 16 * (2 * 16 * 128 * 2)
+    assert pages.request_bytes(100_000) == (6_250 + 6 * (64 + 1)) * pages.block_bytes
+
+
+def test_a_window_saves_nothing_where_the_engine_has_no_allocator_for_it() -> None:
+    # 62 layers * 2 * 16 heads * 128 * 2 bytes for every token: vLLM 0.9, SGLang, TensorRT-LLM
+    per_token = 62 * 2 * 16 * 128 * 2
+    assert layout(GEMMA_3_27B, "0.9").request_bytes(32_768) == 32_768 * per_token
+    assert layout(GEMMA_3_27B, "0.5.9", name="sglang").request_bytes(32_768) == 32_768 * per_token
+    assert layout(GEMMA_3_27B, "1.1", name="tensorrt-llm").request_bytes(32_768) == 32_768 * per_token
+
+
+def test_a_model_windowed_throughout_keeps_its_window_since_the_v1_engine() -> None:
+    # Mistral-7B v0.1: 4,095 tokens before the newest, in blocks of 16, and one block for a window that starts inside
+    per_token = 32 * 2 * 8 * 128 * 2
+    assert layout(MISTRAL_7B, "0.7").request_bytes(32_768) == 32_768 * per_token
+    assert layout(MISTRAL_7B, "0.9").request_bytes(32_768) == (256 + 1) * 16 * per_token
+
+
+def test_the_attention_block_grows_to_the_size_of_a_state() -> None:
+    # Qwen3.6-35B-A3B with an fp8 cache: 2 * 2 heads * 256 = 1,024 bytes per token and attention layer. One recurrent
+    # layer keeps 32 * 128 * 128 * 4 + (2 * 16 * 128 + 32 * 128) * 3 * 2 = 2,146,304 bytes: 2,096 tokens a block.
+    pages = layout(QWEN3_5_35B_A3B, "0.24", kv_cache="fp8")
+    assert pages.least_block_tokens == 2_096
+    assert (pages.group_count, pages.block_bytes) == (1 + 3, 10 * 2_146_304)
+
+
+def test_concurrency_of_a_hybrid_is_the_logs() -> None:
+    # club-3090 issue 612, vLLM 0.24: 5.98 GiB hold 4.33 requests of 131,072 tokens (567,978 tokens as printed)
+    pages = layout(QWEN3_5_35B_A3B, "0.24", kv_cache="fp8")
+    requests = int(5.98 * 2**30 / pages.block_bytes) / (pages.request_bytes(131_072) / pages.block_bytes)
+    assert requests == pytest.approx(4.33, rel=0.005)
+    assert requests * 131_072 == pytest.approx(567_978, rel=0.005)
+
+
+def test_every_short_request_of_a_hybrid_pins_whole_blocks() -> None:
+    # Qwen3.5-27B at 0.19: 48 recurrent layers in three groups of 16, a block each, and one block for any few tokens
+    pages = layout(QWEN3_5_27B)
+    assert pages.request_bytes(12) == pages.request_bytes(1) == 4 * pages.block_bytes
+    state = 48 * 128 * 128 * 4 + (2 * 16 * 128 + 48 * 128) * 3 * 2
+    assert pages.block_bytes >= 16 * state
+
+
+def test_sglang_keeps_states_in_a_pool_of_their_own() -> None:
+    # nine parts of nineteen of the pool for states, three slots per request; the rest caches 16 layers * 4,096 bytes
+    pages = layout(QWEN3_5_27B, "0.5.9", name="sglang")
+    state = 48 * (48 * 128 * 128 * 4 + (2 * 16 * 128 + 48 * 128) * 3 * 2)
+    assert pages.request_bytes(1) == pytest.approx(3 * state * 19 / 9)
+    assert pages.request_bytes(200_000) == pytest.approx(200_000 * 16 * 4_096 * 19 / 10)
+
+
+def test_tensorrt_llm_reserves_a_state_for_every_sequence_of_a_step() -> None:
+    pages = layout(QWEN3_5_27B, "1.1", name="tensorrt-llm")
+    state = 48 * (48 * 128 * 128 * 4 + (2 * 16 * 128 + 48 * 128) * 3 * 2)
+    assert pages.reserved_bytes == 2_048 * state
+
+
+@pytest.mark.parametrize("name", ENGINE_NAMES)
+@pytest.mark.parametrize("config", [LLAMA_3_1_8B, GEMMA_3_27B, MISTRAL_7B, QWEN3_5_27B])
+@given(tokens=st.integers(1, 262_144), more=st.integers(0, 4_096))
+def test_a_longer_context_never_takes_less(name: str, config: dict[str, Any], tokens: int, more: int) -> None:
+    device = whole_device(H100)
+    assert device is not None
+    settings = resolve_settings(EngineChoice(name), H100, device.memory_bytes)
+    footprint = rank_footprint(model_costs(read_config(config), "bf16"), 1)
+    pages = cache_layout(footprint, settings.memory, settings.max_num_seqs)
+    assert pages.request_bytes(tokens) <= pages.request_bytes(tokens + more)
+    assert pages.request_bytes(tokens) <= pages.request_bytes(tokens, 2_048)
+
+
+def test_latents_page_like_any_cache() -> None:
+    # 61 layers * 576 * 2 bytes = 70,272 bytes per token
+    assert layout(DEEPSEEK_R1, weights="fp8", kv_cache="bf16", tensor_parallel=8).request_bytes(16) == 16 * 70_272
