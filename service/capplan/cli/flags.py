@@ -97,7 +97,13 @@ MaxContextTokens = Annotated[
     ),
 ]
 Engine = Annotated[
-    str | None, typer.Option("--engine", metavar="NAME", help="Inference engine: vllm.", rich_help_panel=_ENGINE)
+    str | None,
+    typer.Option(
+        "--engine",
+        metavar="NAME",
+        help="Inference engine: vllm, sglang or tensorrt-llm. Default: vllm.",
+        rich_help_panel=_ENGINE,
+    ),
 ]
 EngineVersion = Annotated[
     str | None,
@@ -109,7 +115,7 @@ GpuMemoryUtilization = Annotated[
     float | None,
     typer.Option(
         "--gpu-memory-utilization",
-        help="Share of device memory the engine may use, above 0 and up to 1. Default: the version's.",
+        help="vLLM: share of device memory it may use, above 0 and up to 1. Default: the version's.",
         rich_help_panel=_ENGINE,
     ),
 ]

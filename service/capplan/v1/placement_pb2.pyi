@@ -244,16 +244,33 @@ class EngineSelection(_message.Message):
     GPU_MEMORY_UTILIZATION_FIELD_NUMBER: _builtins.int
     MAX_NUM_SEQS_FIELD_NUMBER: _builtins.int
     MAX_NUM_BATCHED_TOKENS_FIELD_NUMBER: _builtins.int
+    MEM_FRACTION_STATIC_FIELD_NUMBER: _builtins.int
+    FREE_GPU_MEMORY_FRACTION_FIELD_NUMBER: _builtins.int
+    ENFORCE_EAGER_FIELD_NUMBER: _builtins.int
     name: _builtins.str
-    """Engine name; "vllm" or empty for it. Others are refused by name until they are modelled."""
+    """Engine name: "vllm" (or empty for it), "sglang" or "tensorrt-llm". Others are refused by name."""
     version: _builtins.str
-    """Engine version as major.minor; empty means the newest known."""
+    """Engine version as major.minor, of SGLang major.minor.patch; empty means the newest known."""
     gpu_memory_utilization: _builtins.float
-    """Share of device memory the engine may use, in (0, 1]; zero means the version's default."""
+    """vLLM: share of the device's total memory the engine may use, in (0, 1]; zero means the version's default."""
     max_num_seqs: _builtins.int
-    """Most sequences in one step; zero means the version's default."""
+    """Most sequences in one step (SGLang: max_running_requests, TensorRT-LLM: max_batch_size); zero means the version's
+    default.
+    """
     max_num_batched_tokens: _builtins.int
-    """Token budget of one step; zero means the version's default."""
+    """Token budget of one step (SGLang: chunked_prefill_size, TensorRT-LLM: max_num_tokens); zero means the version's
+    default.
+    """
+    mem_fraction_static: _builtins.float
+    """SGLang: weights and memory pools over the memory that is free before the weights are loaded, in (0, 1]; zero means
+    the version's default.
+    """
+    free_gpu_memory_fraction: _builtins.float
+    """TensorRT-LLM: KV cache over the memory that is free after weights and activations, in (0, 1]; zero means the
+    version's default.
+    """
+    enforce_eager: _builtins.bool
+    """Whether no graphs are captured, which saves memory and costs time per step that is not modelled."""
     def __init__(
         self,
         *,
@@ -262,10 +279,13 @@ class EngineSelection(_message.Message):
         gpu_memory_utilization: _builtins.float = ...,
         max_num_seqs: _builtins.int = ...,
         max_num_batched_tokens: _builtins.int = ...,
+        mem_fraction_static: _builtins.float = ...,
+        free_gpu_memory_fraction: _builtins.float = ...,
+        enforce_eager: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["gpu_memory_utilization", b"gpu_memory_utilization", "max_num_batched_tokens", b"max_num_batched_tokens", "max_num_seqs", b"max_num_seqs", "name", b"name", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["enforce_eager", b"enforce_eager", "free_gpu_memory_fraction", b"free_gpu_memory_fraction", "gpu_memory_utilization", b"gpu_memory_utilization", "max_num_batched_tokens", b"max_num_batched_tokens", "max_num_seqs", b"max_num_seqs", "mem_fraction_static", b"mem_fraction_static", "name", b"name", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -423,12 +443,15 @@ class EngineSettings(_message.Message):
     MAX_NUM_BATCHED_TOKENS_FIELD_NUMBER: _builtins.int
     MAX_MODEL_LEN_TOKENS_FIELD_NUMBER: _builtins.int
     KV_CACHE_FIELD_NUMBER: _builtins.int
+    MEM_FRACTION_STATIC_FIELD_NUMBER: _builtins.int
+    FREE_GPU_MEMORY_FRACTION_FIELD_NUMBER: _builtins.int
+    ENFORCE_EAGER_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """Engine name."""
     version: _builtins.str
     """Engine version."""
     gpu_memory_utilization: _builtins.float
-    """Share of device memory the engine may use."""
+    """vLLM: share of the device's total memory the engine may use; zero for another engine."""
     max_num_seqs: _builtins.int
     """Most sequences in one step."""
     max_num_batched_tokens: _builtins.int
@@ -437,6 +460,12 @@ class EngineSettings(_message.Message):
     """Context length the engine is started with."""
     kv_cache: _builtins.str
     """Format of the KV cache."""
+    mem_fraction_static: _builtins.float
+    """SGLang: weights and memory pools over the memory that is free before the weights are loaded; zero for another engine."""
+    free_gpu_memory_fraction: _builtins.float
+    """TensorRT-LLM: KV cache over the memory that is free after weights and activations; zero for another engine."""
+    enforce_eager: _builtins.bool
+    """Whether no graphs are captured."""
     def __init__(
         self,
         *,
@@ -447,10 +476,13 @@ class EngineSettings(_message.Message):
         max_num_batched_tokens: _builtins.int = ...,
         max_model_len_tokens: _builtins.int = ...,
         kv_cache: _builtins.str = ...,
+        mem_fraction_static: _builtins.float = ...,
+        free_gpu_memory_fraction: _builtins.float = ...,
+        enforce_eager: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["gpu_memory_utilization", b"gpu_memory_utilization", "kv_cache", b"kv_cache", "max_model_len_tokens", b"max_model_len_tokens", "max_num_batched_tokens", b"max_num_batched_tokens", "max_num_seqs", b"max_num_seqs", "name", b"name", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["enforce_eager", b"enforce_eager", "free_gpu_memory_fraction", b"free_gpu_memory_fraction", "gpu_memory_utilization", b"gpu_memory_utilization", "kv_cache", b"kv_cache", "max_model_len_tokens", b"max_model_len_tokens", "max_num_batched_tokens", b"max_num_batched_tokens", "max_num_seqs", b"max_num_seqs", "mem_fraction_static", b"mem_fraction_static", "name", b"name", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -476,7 +508,7 @@ class MemoryBreakdown(_message.Message):
     device_bytes: _builtins.int
     """Memory the device (or slice) reports to the engine."""
     budget_bytes: _builtins.int
-    """Share of it the engine may use, in bytes."""
+    """What the engine lays out: weights, activations, graphs, runtime and KV pool together."""
     weight_bytes: _builtins.int
     """Weights of one rank."""
     activation_bytes: _builtins.int

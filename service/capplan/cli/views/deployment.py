@@ -52,8 +52,10 @@ def print_deployment(
 
 
 def _engine_text(engine: placement_pb2.EngineSettings) -> str:
+    # each engine has one of these, and means something else by it
+    fraction = engine.gpu_memory_utilization or engine.mem_fraction_static or engine.free_gpu_memory_fraction
     return (
-        f"{engine.name} {engine.version}: memory utilization {engine.gpu_memory_utilization:.4g}, at most "
+        f"{engine.name} {engine.version}: memory fraction {fraction:.4g}, at most "
         f"{engine.max_num_seqs:,} sequences and {engine.max_num_batched_tokens:,} tokens a step, context "
         f"{engine.max_model_len_tokens:,} tokens, KV cache {engine.kv_cache}"
     )

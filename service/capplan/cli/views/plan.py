@@ -8,7 +8,7 @@ from rich.console import Console
 
 from capplan.cli.output import new_table, print_bullets, print_heading
 from capplan.cli.views.figures import ABSENT, amount, count, figure, percent, sentence, short_name, usd
-from capplan.cli.views.launch import vllm_command
+from capplan.cli.views.launch import launch_command
 from capplan.cli.views.memory import print_memory
 from capplan.cli.views.mig import print_mig_layout
 from capplan.cli.views.performance import print_performance, print_step_parts
@@ -126,7 +126,8 @@ def print_best(
         print_mig_layout(console, best.mig_layout, grid_units)
     print_heading(console, f"Start each replica ({best.engine.name} {best.engine.version})")
     model = request.model.name and answer.model
-    command = vllm_command(model or "PATH_OF_THE_CHECKPOINT", best.engine, best.parallelism, request.precision.kv_cache)
+    checkpoint = model or "PATH_OF_THE_CHECKPOINT"
+    command = launch_command(checkpoint, best.engine, best.parallelism, request.precision.kv_cache)
     console.print(command, soft_wrap=True)
     console.print(f"The checkpoint must hold its weights in {answer.weights}.")
 

@@ -41,7 +41,10 @@ def to_engine_settings(settings: EngineSettings, context_tokens: int, kv_cache: 
     return placement_pb2.EngineSettings(
         name=settings.name,
         version=settings.version,
-        gpu_memory_utilization=settings.gpu_memory_utilization,
+        gpu_memory_utilization=settings.gpu_memory_utilization or 0.0,
+        mem_fraction_static=settings.mem_fraction_static or 0.0,
+        free_gpu_memory_fraction=settings.free_gpu_memory_fraction or 0.0,
+        enforce_eager=settings.graph_sizes == 0,
         max_num_seqs=settings.max_num_seqs,
         max_num_batched_tokens=settings.max_num_batched_tokens,
         max_model_len_tokens=int64(context_tokens, "tokens of context"),

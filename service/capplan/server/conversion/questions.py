@@ -69,6 +69,7 @@ def to_placement_query(
         objective=_OBJECTIVES[request.objective],
         supply=snapshot.supply(request.constraints.price_term or PriceTerm.ON_DEMAND),
         max_placements=request.max_placements or DEFAULT_MAX_PLACEMENTS,
+        coefficients=snapshot.coefficients,
     )
 
 
@@ -93,6 +94,7 @@ def to_deployment_query(
         workload=to_workload(request.workload),
         engine=to_engine_choice(deployment.engine),
         concurrency=request.concurrency or None,
+        coefficients=snapshot.coefficients,
     )
 
 
@@ -109,6 +111,9 @@ def to_engine_choice(engine: placement_pb2.EngineSelection) -> EngineChoice:
         gpu_memory_utilization=engine.gpu_memory_utilization or None,
         max_num_seqs=engine.max_num_seqs or None,
         max_num_batched_tokens=engine.max_num_batched_tokens or None,
+        mem_fraction_static=engine.mem_fraction_static or None,
+        free_gpu_memory_fraction=engine.free_gpu_memory_fraction or None,
+        enforce_eager=engine.enforce_eager,
     )
 
 

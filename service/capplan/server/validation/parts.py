@@ -72,14 +72,8 @@ def check_engine(violations: Violations, engine: placement_pb2.EngineSelection, 
     violations.text(f"{field}.name", engine.name, most_characters=MAX_NAME_CHARACTERS)
     violations.text(f"{field}.version", engine.version, most_characters=MAX_NAME_CHARACTERS)
     default = "the version's default"
-    violations.number(
-        f"{field}.gpu_memory_utilization",
-        engine.gpu_memory_utilization,
-        least=0,
-        most=1,
-        above=True,
-        zero_means=default,
-    )
+    for name in ("gpu_memory_utilization", "mem_fraction_static", "free_gpu_memory_fraction"):
+        violations.number(f"{field}.{name}", getattr(engine, name), least=0, most=1, above=True, zero_means=default)
     violations.number(f"{field}.max_num_seqs", engine.max_num_seqs, least=1, most=MAX_SEQUENCES, zero_means=default)
     violations.number(
         f"{field}.max_num_batched_tokens",
