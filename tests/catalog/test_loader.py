@@ -36,6 +36,7 @@ TABLES = (
     "model_profiles",
     "model_aliases",
     "measurements",
+    "calibrations",
 )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,6 +11,7 @@ from typing import Any, Self
 from sqlalchemy import delete, insert
 from sqlalchemy.orm import Session
 
+from capplan.catalog.calibrations import land_shipped_calibrations
 from capplan.catalog.measurements import mark_measurements_changed
 from capplan.catalog.reconciliation import Row, TablePlan, TableReport, plan_table
 from capplan.catalog.repository import lock_catalog, raise_revision, read_all, read_revision, table_of
@@ -98,11 +100,16 @@ def load_catalog(session: Session, shipped: ShippedCatalog | None = None) -> Loa
         plan.write(session)
     boards.withdraw(session)
     reports = {name: plan.report for name, plan in plans.items()}
-    if not any(report.changed for report in reports.values()):
-        return LoadReport(reports, read_revision(session).number)
-    revision = raise_revision(session)
+    changed = any(report.changed for report in reports.values())
+    revision = raise_revision(session) if changed else read_revision(session).number
     if reports["measurements"].changed:
         mark_measurements_changed(session, revision)
+    # After the measurements, since a calibration records the revision of theirs that it was stored at.
+    reports["calibrations"] = land_shipped_calibrations(
+        session, facts.calibrations, datetime.datetime.now(datetime.UTC)
+    )
+    if reports["calibrations"].changed and not changed:
+        revision = raise_revision(session)
     return LoadReport(reports, revision)
 
 

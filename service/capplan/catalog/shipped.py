@@ -30,6 +30,7 @@ Values = dict[str, Any]
 """One row, by column."""
 
 _MODELS_FILE: Final = "model_profiles.jsonl"
+_CALIBRATION_FILE: Final = "calibration.json"
 
 _MODEL_COLUMNS: Final = (
     "name",
@@ -49,6 +50,7 @@ class ShippedCatalog:
 
     Attributes:
         mig_profile_starts: legal starts by (board, profile id).
+        calibrations: the calibration of the step model, as JSON values by column.
     """
 
     accelerators: tuple[Values, ...]
@@ -61,6 +63,7 @@ class ShippedCatalog:
     model_profiles: tuple[Values, ...]
     model_aliases: tuple[Values, ...]
     measurements: tuple[Values, ...]
+    calibrations: tuple[Values, ...]
 
 
 def read_shipped() -> ShippedCatalog:
@@ -91,6 +94,7 @@ def read_shipped() -> ShippedCatalog:
         model_profiles=models,
         model_aliases=model_aliases,
         measurements=tuple(_measurements()),
+        calibrations=_calibrations(),
     )
 
 
@@ -107,6 +111,11 @@ def _measurements() -> Iterator[Values]:
         if source is None:
             raise ValueError(f"measurements.csv, line {line}: its source is not in measurement_sources.csv")
         yield row | source | {"key": measurement_key(row), "import_id": None}
+
+
+def _calibrations() -> tuple[Values, ...]:
+    file = files("capplan.catalog") / "data" / _CALIBRATION_FILE
+    return (json.loads(file.read_text(encoding="utf-8")),) if file.is_file() else ()
 
 
 def _text(name: str) -> str:

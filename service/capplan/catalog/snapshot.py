@@ -12,6 +12,7 @@ from typing import Self, TypeVar
 from sqlalchemy.orm import Session
 
 from capplan.catalog import repository
+from capplan.catalog.calibrations import CalibrationRecord, read_active_calibration
 from capplan.catalog.names import NameIndex, fold_accelerator_name, fold_model_name
 from capplan.catalog.records import (
     AcceleratorRecord,
@@ -23,6 +24,7 @@ from capplan.catalog.records import (
     PriceTerm,
 )
 from capplan.errors import CapplanError, InvalidInputError
+from capplan.estimation.coefficients import UNFITTED, Coefficients
 from capplan.hardware.accelerator import Accelerator
 from capplan.hardware.mig import MigBoard
 from capplan.planning.query import DevicePrice, SupplyItem
@@ -48,6 +50,7 @@ class CatalogSnapshot:
         prices: summary prices by (SKU, term, market).
         instances: cloud shapes by cloud, type and region.
         models: model profiles by name.
+        calibration: what estimates rest on; ``None`` where the catalogue has no calibration.
     """
 
     revision: int
@@ -57,6 +60,7 @@ class CatalogSnapshot:
     prices: Mapping[tuple[str, PriceTerm, Market], PriceRecord]
     instances: tuple[CloudInstance, ...]
     models: Mapping[str, ModelProfile]
+    calibration: CalibrationRecord | None
     _accelerator_names: NameIndex
     _model_names: NameIndex
 
@@ -69,6 +73,7 @@ class CatalogSnapshot:
         prices: Iterable[PriceRecord],
         instances: Iterable[CloudInstance],
         models: Iterable[ModelProfile],
+        calibration: CalibrationRecord | None,
     ) -> Self:
         """A snapshot of the given records."""
         by_sku = {record.accelerator.sku: record for record in accelerators}
@@ -83,9 +88,15 @@ class CatalogSnapshot:
             ),
             instances=tuple(instances),
             models=MappingProxyType(dict(sorted(by_name.items()))),
+            calibration=calibration,
             _accelerator_names=_accelerator_names(by_sku),
             _model_names=_model_names(by_name),
         )
+
+    @property
+    def coefficients(self) -> Coefficients:
+        """Coefficients of the step model: those of the active calibration, else the start values."""
+        return self.calibration.calibration.coefficients if self.calibration is not None else UNFITTED
 
     def resolve_accelerator(self, name: str) -> Accelerator:
         """The accelerator a SKU, driver name, node label or common spelling means.
@@ -193,6 +204,7 @@ def load_snapshot(session: Session) -> CatalogSnapshot:
             repository.read_prices(session),
             repository.read_cloud_instances(session),
             repository.read_models(session),
+            read_active_calibration(session),
         )
         if repository.read_revision(session) == before:
             return snapshot

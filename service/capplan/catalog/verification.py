@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 
+from capplan.catalog.calibrations import parse_calibration
 from capplan.catalog.conversion import Row, to_accelerator, to_mig_board_record
 from capplan.catalog.names import fold_accelerator_name
 from capplan.catalog.shipped import ShippedCatalog
@@ -19,7 +20,13 @@ def verify_shipped(facts: ShippedCatalog) -> None:
     Raises:
         InvalidInputError: with every fault found.
     """
-    faults = [*_accelerator_faults(facts), *_board_faults(facts), *_alias_faults(facts), *_measurement_faults(facts)]
+    faults = [
+        *_accelerator_faults(facts),
+        *_board_faults(facts),
+        *_alias_faults(facts),
+        *_measurement_faults(facts),
+        *_calibration_faults(facts),
+    ]
     if faults:
         raise InvalidInputError(faults)
 
@@ -75,3 +82,14 @@ def _measurement_faults(facts: ShippedCatalog) -> Iterator[FieldViolation]:
         if row["key"] in keys:
             yield FieldViolation(field, "listed twice")
         keys.add(row["key"])
+
+
+def _calibration_faults(facts: ShippedCatalog) -> Iterator[FieldViolation]:
+    """At most one calibration is shipped, and its coefficients are the step model's."""
+    if len(facts.calibrations) > 1:
+        yield FieldViolation("calibrations", f"{len(facts.calibrations)} are shipped, at most one can be")
+    for content in facts.calibrations:
+        try:
+            parse_calibration(content)
+        except InvalidInputError as error:
+            yield from error.violations

@@ -6,8 +6,11 @@ engine or format nobody measured falls back to the pooled value instead of to no
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+
+from capplan.errors import FieldViolation, InvalidInputError
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,3 +101,34 @@ class Coefficients:
 
 UNFITTED = Coefficients()
 """The start values: round figures, one set for every device and engine."""
+
+
+def checked_coefficients(
+    values: Mapping[str, object], generations: Iterable[str] = (), engines: Iterable[str] = ()
+) -> Coefficients:
+    """Coefficients from stored values.
+
+    Raises:
+        InvalidInputError: a name is no coefficient's nor a deviation's that it may have, or a value is not a finite
+            positive number; every fault is listed.
+    """
+    faults = [FieldViolation(f"coefficients[{name}]", fault) for name in values if (fault := _name_fault(name))]
+    numbers: dict[str, float] = {}
+    for name, value in values.items():
+        number = float(value) if isinstance(value, int | float) and not isinstance(value, bool) else math.nan
+        if not (math.isfinite(number) and number > 0.0):
+            faults.append(FieldViolation(f"coefficients[{name}]", f"{value!r} is no finite number above 0"))
+        numbers[name] = number
+    if faults:
+        raise InvalidInputError(faults)
+    return Coefficients(numbers, frozenset(generations), frozenset(engines))
+
+
+def _name_fault(key: str) -> str | None:
+    name, _, deviation = key.partition("|")
+    if name not in BY_NAME:
+        return f"no coefficient of this name; one of {', '.join(BY_NAME)}"
+    kind, _, value = deviation.partition("=")
+    if key != name and (kind not in BY_NAME[name].keys or not value):
+        return f"may deviate by {', '.join(BY_NAME[name].keys) or 'nothing'} only, as in {name}|kind=value"
+    return None

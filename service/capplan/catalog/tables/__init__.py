@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from capplan.catalog.tables.accelerators import AcceleratorAliasRow, AcceleratorRow
+from capplan.catalog.tables.calibrations import CalibrationRow
 from capplan.catalog.tables.measurements import MeasurementImportRow, MeasurementRevisionRow, MeasurementRow
 from capplan.catalog.tables.mig import MigBoardRow, MigProfileRow, MigProfileStartRow
 from capplan.catalog.tables.models import ModelAliasRow, ModelProfileRow
@@ -12,6 +13,7 @@ from capplan.catalog.tables.revision import CatalogRevisionRow
 __all__ = [
     "AcceleratorAliasRow",
     "AcceleratorRow",
+    "CalibrationRow",
     "CatalogRevisionRow",
     "CloudInstanceRow",
     "DevicePriceRow",

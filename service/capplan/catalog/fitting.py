@@ -1,0 +1,94 @@
+"""Fits the step model to a database's measurements, and says how far it is off before and after."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+
+import numpy as np
+from numpy.typing import NDArray
+
+from capplan.catalog.calibrations import Calibration, ErrorSummary
+from capplan.catalog.observations import ObservedRows
+from capplan.errors import InvalidInputError
+from capplan.estimation.calibration import calibrate
+from capplan.estimation.coefficients import Coefficients
+from capplan.estimation.observation import Metric, Observation, batches, measured, predict, settle
+
+
+@dataclass(frozen=True, slots=True)
+class FitReport:
+    """What a fit did.
+
+    Attributes:
+        calibration: the new calibration, rounded as it is stored.
+        before: errors on the same rows, by metric, under the coefficients that were in force.
+        observations: rows it was fitted to.
+        excluded: rows it could not use, by reason.
+    """
+
+    calibration: Calibration
+    before: Mapping[str, ErrorSummary]
+    observations: int
+    excluded: Mapping[str, int]
+
+
+def fit_observations(
+    rows: ObservedRows, in_force: Coefficients, progress: Callable[[int, float], None] | None = None
+) -> FitReport:
+    """Fits the step model. The same rows give the same calibration.
+
+    Values are rounded to six significant digits, and the errors are those of the rounded values.
+
+    Args:
+        rows: what was measured.
+        in_force: coefficients to compare with.
+        progress: called with the number of evaluations done and the mean absolute log residual.
+
+    Raises:
+        InvalidInputError: too few rows can be used.
+    """
+    observations = rows.observations
+    try:
+        fitted = calibrate(observations, progress).coefficients
+    except ValueError as error:
+        raise InvalidInputError.single("measurements", str(error)) from None
+    rounded = Coefficients(
+        {name: _rounded(value) for name, value in fitted.values.items()}, fitted.generations, fitted.engines
+    )
+    return FitReport(
+        Calibration(rounded, error_summaries(observations, rounded)),
+        error_summaries(observations, in_force),
+        len(observations),
+        rows.excluded,
+    )
+
+
+def error_summaries(observations: Sequence[Observation], coefficients: Coefficients) -> Mapping[str, ErrorSummary]:
+    """Errors of the step model under some coefficients, by metric; metrics without a row are left out."""
+    groups = batches(observations)
+    settle(groups, coefficients)
+    ratios = predict(groups, len(observations), coefficients) / measured(observations)
+    metrics = np.array([o.metric.value for o in observations])
+    return MappingProxyType(
+        {
+            metric.value: _summary(ratios[rows])
+            for metric in Metric
+            if (rows := (metrics == metric.value) & np.isfinite(ratios)).any()
+        }
+    )
+
+
+def _summary(ratios: NDArray[np.float64]) -> ErrorSummary:
+    errors = np.abs(ratios - 1.0)
+    return ErrorSummary(
+        rows=len(ratios),
+        median=_rounded(np.median(errors)),
+        p90=_rounded(np.quantile(errors, 0.9)),
+        bias=_rounded(np.median(ratios) - 1.0),
+    )
+
+
+def _rounded(value: float | np.floating) -> float:
+    return float(f"{value:.6g}")
