@@ -15,6 +15,7 @@ from capplan.estimation.engine import (
     EngineChoice,
     EngineSettings,
     engine_name,
+    engine_notes,
     engine_refusal,
     engine_version,
     resolve_settings,
@@ -146,7 +147,12 @@ def test_the_v0_engine_profiles_a_whole_unchunked_prefill_up_to_32k() -> None:
     for context, tokens in ((1_024, 2_048), (29_000, 29_000), (32_768, 32_768), (35_000, 2_048)):
         settings = resolved(EngineChoice(version="0.6"), RTX_3090, context=context)
         assert settings.max_num_batched_tokens == tokens
-        assert settings.notes
+
+
+def test_what_is_not_modelled_of_an_engine_is_said() -> None:
+    assert engine_notes(EngineChoice()) == engine_notes(EngineChoice("sglang")) == ()
+    assert "V0 engine" in engine_notes(EngineChoice(version="0.7"))[0]
+    assert "launched" in engine_notes(EngineChoice("trtllm", enforce_eager=True))[0]
 
 
 def test_vllms_utilization_rose_when_graphs_entered_the_budget() -> None:

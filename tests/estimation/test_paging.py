@@ -137,3 +137,25 @@ def test_a_longer_context_never_takes_less(name: str, config: dict[str, Any], to
 def test_latents_page_like_any_cache() -> None:
     # 61 layers * 576 * 2 bytes = 70,272 bytes per token
     assert layout(DEEPSEEK_R1, weights="fp8", kv_cache="bf16", tensor_parallel=8).request_bytes(16) == 16 * 70_272
+
+
+@pytest.mark.parametrize(
+    ("config", "weights", "context", "gib"),
+    [
+        # what other planners got wrong, with the right value (unslothai/unsloth pull 4757)
+        (GEMMA_3_27B, "bf16", 131_072, 10.41),  # 52 of 62 layers keep 1,024 tokens
+        (DEEPSEEK_R1, "fp8", 163_840, 10.72),  # one latent for all heads
+    ],
+)
+def test_the_full_contexts_cache_is_the_right_one(
+    config: dict[str, Any], weights: str, context: int, gib: float
+) -> None:
+    pages = layout(config, weights=weights, kv_cache="bf16")
+    assert pages.request_bytes(context) / 2**30 == pytest.approx(gib, rel=0.01)
+
+
+def test_layers_without_attention_cache_nothing_that_grows() -> None:
+    # the same pull: 16.00 GiB for Qwen3.5-27B at 262,144 tokens, 16 of 64 layers; blocks of 784 tokens more or less
+    pages = layout(QWEN3_5_27B)
+    grown = pages.request_bytes(262_144) - pages.request_bytes(1)
+    assert grown / 2**30 == pytest.approx(16.00, rel=0.005)

@@ -75,6 +75,10 @@ _SPELLINGS: Final = MappingProxyType(
     {"vllm": vllm.NAME, "sglang": sglang.NAME}
     | dict.fromkeys(("tensorrtllm", "trtllm", "tensorrt", "trt"), tensorrt_llm.NAME)
 )
+_EAGER_NOTE: Final = (
+    "Without captured graphs every kernel is launched on its own; the memory that saves is modelled, the time it costs "
+    "is not."
+)
 _FRACTION_FIELDS: Final = ("gpu_memory_utilization", "mem_fraction_static", "free_gpu_memory_fraction")
 
 
@@ -116,9 +120,8 @@ def engine_notes(choice: EngineChoice) -> tuple[str, ...]:
     Raises:
         InvalidInputError: the engine or version is not modelled.
     """
-    if engine_name(choice.name) == vllm.NAME:
-        return vllm.notes(vllm.version_of(choice))
-    return ()
+    notes = vllm.notes(vllm.version_of(choice)) if engine_name(choice.name) == vllm.NAME else ()
+    return (*notes, _EAGER_NOTE) if choice.enforce_eager else notes
 
 
 def engine_refusal(accelerator: Accelerator, name: str = vllm.NAME) -> str | None:

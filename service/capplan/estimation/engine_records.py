@@ -147,7 +147,6 @@ class EngineSettings:
         graph_sizes: how many step sizes are captured; 0 without graphs.
         multimodal_share: factor on the memory fraction for models with towers (SGLang's default only).
         memory: memory accounting of this version.
-        notes: what is assumed about this engine and version, one sentence each.
     """
 
     name: str
@@ -158,7 +157,6 @@ class EngineSettings:
     graph_sizes: int
     memory: MemoryRule
     multimodal_share: float = 1.0
-    notes: tuple[str, ...] = ()
 
     def _fraction_if(self, rule: BudgetRule) -> float | None:
         return self.memory_fraction if self.memory.budget is rule else None

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from capplan.errors import InvalidInputError
 from capplan.estimation.coefficients import UNFITTED, Coefficients
 from capplan.estimation.device import RankDevice, mig_rank_device, whole_device
-from capplan.estimation.engine import EngineChoice, EngineSettings, resolve_settings
+from capplan.estimation.engine import EngineChoice, EngineSettings, engine_notes, resolve_settings
 from capplan.estimation.estimate import Figure, ReplicaEstimate, estimate_replicas
 from capplan.estimation.legality import Fault, device_faults, link_faults, memory_faults, split_faults
 from capplan.estimation.memory import MemoryBreakdown, memory_breakdown, rank_footprint
@@ -111,7 +111,7 @@ def estimate_deployment(query: DeploymentQuery) -> DeploymentEstimate:
         ranks=parallelism.devices,
         context_tokens=context,
     )
-    notes.extend(settings.notes)
+    notes.extend(engine_notes(query.engine))
     memory = memory_breakdown(
         rank_footprint(query.model, query.tensor_parallel),
         device,

@@ -218,7 +218,6 @@ def resolve(
         max_num_batched_tokens=tokens,
         graph_sizes=0 if choice.enforce_eager else capture_sizes(largest),
         memory=memory,
-        notes=notes(version),
     )
 
 
