@@ -8,7 +8,7 @@ import typer
 from typer.core import TyperGroup
 
 from capplan import __version__
-from capplan.cli import calibrate, catalog, database, describe, estimate, measurements, plan, serve
+from capplan.cli import calibrate, catalog, database, describe, estimate, evaluate, measurements, plan, serve
 from capplan.cli.demo import command as demo
 from capplan.cli.failures import ExitCode, exit_code_of, report
 from capplan.errors import CapplanError
@@ -70,6 +70,7 @@ estimate.add_to(app)
 describe.add_to(app)
 catalog.add_to(app)
 measurements.add_to(app)
+evaluate.add_to(app)
 calibrate.add_to(app)
 serve.add_to(app)
 demo.add_to(app)

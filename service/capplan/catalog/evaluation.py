@@ -1,0 +1,189 @@
+"""Predicts every row of a table of published figures from the catalogue, and compares where a figure is stated."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from capplan.catalog.evaluation_file import EvaluationFile, EvaluationRow, PublishedNames
+from capplan.catalog.snapshot import CatalogSnapshot
+from capplan.errors import InvalidInputError
+from capplan.estimation.coefficients import Coefficients
+from capplan.estimation.evaluation import Comparison, figure_family, novelty_of
+from capplan.estimation.measurement import Measurement
+from capplan.estimation.observation import Observation, observe
+from capplan.estimation.prediction import Prediction, predict_rows
+from capplan.modeling.costs import ModelCosts, model_costs
+
+
+@dataclass(frozen=True, slots=True)
+class RowOutcome:
+    """What came of one row.
+
+    Attributes:
+        row: the row.
+        predicted: in the row's own unit; ``None`` where there is no prediction.
+        lower: lower end of the 90 % interval, in the same unit; ``None`` without one.
+        upper: upper end.
+        provenance: where the prediction comes from; empty without one.
+        bottleneck: what the step is limited by; empty without a prediction.
+        reason: why there is no prediction, empty with one.
+    """
+
+    row: EvaluationRow
+    predicted: float | None = None
+    lower: float | None = None
+    upper: float | None = None
+    provenance: str = ""
+    bottleneck: str = ""
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class NameUse:
+    """What names of the file were taken for, and how often.
+
+    Attributes:
+        published: the row's words.
+        model: catalogue name of the model profile.
+        weights: weight precision.
+        kv_cache: KV-cache precision.
+        sku: accelerator.
+        engine: canonical engine name.
+        rows: rows that use these words.
+    """
+
+    published: PublishedNames
+    model: str
+    weights: str
+    kv_cache: str
+    sku: str
+    engine: str
+    rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    """Every row with its outcome, and those that can be compared.
+
+    Attributes:
+        file: the file.
+        outcomes: one for each of its rows, in order.
+        comparisons: predictions beside their measured figures.
+        names: what the file's names were taken for, most used first.
+    """
+
+    file: EvaluationFile
+    outcomes: tuple[RowOutcome, ...]
+    comparisons: tuple[Comparison, ...]
+    names: tuple[NameUse, ...]
+
+
+def evaluate_file(
+    file: EvaluationFile,
+    snapshot: CatalogSnapshot,
+    fitted: Coefficients,
+    known: Sequence[Measurement],
+    *,
+    neighbours: bool = False,
+) -> Evaluation:
+    """Predicts every row of a file.
+
+    Args:
+        file: what to predict.
+        snapshot: the catalogue its names were resolved in.
+        fitted: coefficients of the step model.
+        known: the catalogue's measurements: devices and models that are in none of them are new.
+        neighbours: whether these measurements correct the predictions.
+    """
+    placing = _Placing(snapshot)
+    placed = [placing.place(row.measurement) if row.measurement is not None else row.fault for row in file.rows]
+    observations = [place for place in placed if isinstance(place, Observation)]
+    around = [place for row in known if isinstance(place := placing.place(row), Observation)] if neighbours else []
+    predictions = iter(predict_rows(observations, fitted, around))
+    skus, models = {row.sku for row in known}, {row.model for row in known}
+    outcomes, comparisons = [], []
+    for row, place in zip(file.rows, placed, strict=True):
+        if isinstance(place, str):
+            outcomes.append(RowOutcome(row, reason=place))
+            continue
+        outcome = _outcome(row, next(predictions))
+        outcomes.append(outcome)
+        if outcome.predicted is not None and row.measured is not None:
+            m = place.measurement
+            comparisons.append(
+                Comparison(
+                    row=row.line,
+                    family=figure_family(place.load, place.metric),
+                    measured=row.measured,
+                    predicted=outcome.predicted,
+                    lower=outcome.lower,
+                    upper=outcome.upper,
+                    group=(m.source, m.model, m.sku),
+                    engine=m.engine,
+                    model_family=snapshot.models[m.model].family,
+                    precision=m.weights,
+                    provenance=outcome.provenance,
+                    novelty=novelty_of(m.sku in skus, m.model in models),
+                    bottleneck=outcome.bottleneck,
+                )
+            )
+    return Evaluation(file, tuple(outcomes), tuple(comparisons), _name_uses(file))
+
+
+def _outcome(row: EvaluationRow, prediction: Prediction) -> RowOutcome:
+    if not (math.isfinite(prediction.value) and prediction.value > 0.0):
+        return RowOutcome(row, reason="the step model gives no finite figure")
+    return RowOutcome(
+        row,
+        predicted=prediction.value / row.unit,
+        provenance=prediction.provenance.value,
+        bottleneck=prediction.bottleneck,
+    )
+
+
+def added_cells(outcome: RowOutcome) -> tuple[str, ...]:
+    """Cells of the columns that a table of predictions adds; what does not exist is empty."""
+    numbers = (outcome.predicted, outcome.lower, outcome.upper)
+    # Ten digits: more than any estimate carries, and what is read back rounds to the same figure everywhere.
+    written = ("" if value is None else f"{value:.10g}" for value in numbers)
+    return (*written, outcome.provenance, outcome.bottleneck, outcome.reason)
+
+
+class _Placing:
+    """Places measurements in the step model's terms; rows of one model in the same formats share one costs object."""
+
+    def __init__(self, snapshot: CatalogSnapshot) -> None:
+        self._snapshot = snapshot
+        self._costs: dict[tuple[str, str, str], ModelCosts] = {}
+
+    def place(self, measurement: Measurement) -> Observation | str:
+        key = (measurement.model, measurement.weights, measurement.kv_cache)
+        try:
+            if key not in self._costs:
+                architecture = self._snapshot.models[measurement.model].architecture
+                self._costs[key] = model_costs(architecture, measurement.weights, measurement.kv_cache)
+            accelerator = self._snapshot.accelerators[measurement.sku].accelerator
+            return observe(measurement, self._costs[key], accelerator)
+        except InvalidInputError as error:
+            return "; ".join(violation.description for violation in error.violations)
+
+
+def _name_uses(file: EvaluationFile) -> tuple[NameUse, ...]:
+    uses: Counter[tuple[PublishedNames, str, str, str, str, str]] = Counter(
+        (row.names, m.model, m.weights, m.kv_cache, m.sku, m.engine)
+        for row in file.rows
+        if row.names is not None and (m := row.measurement) is not None
+    )
+    return tuple(NameUse(*key, rows=rows) for key, rows in uses.most_common())
+
+
+def reason_counts(evaluation: Evaluation) -> Mapping[str, tuple[int, int]]:
+    """(rows, line of the first one) by reason for no prediction, most frequent first."""
+    reasons = [(outcome.reason, outcome.row.line) for outcome in evaluation.outcomes if outcome.reason]
+    first: dict[str, int] = {}
+    for reason, line in reasons:
+        first.setdefault(reason, line)
+    return {reason: (rows, first[reason]) for reason, rows in Counter(reason for reason, _ in reasons).most_common()}

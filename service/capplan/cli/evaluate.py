@@ -1,0 +1,165 @@
+"""``capplan evaluate``: how far the estimator is from published figures."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from capplan.cli import flags
+from capplan.cli.failures import UsageError
+from capplan.cli.output import open_console
+from capplan.cli.questions import read_text
+
+if TYPE_CHECKING:
+    from sqlalchemy import Engine
+
+    from capplan.catalog.evaluation import Evaluation
+    from capplan.catalog.snapshot import CatalogSnapshot
+    from capplan.estimation.coefficients import Coefficients
+
+_COEFFICIENTS_FLAG = "--coefficients"
+
+app = typer.Typer(no_args_is_help=True, help="Compare the estimator with published figures.", rich_markup_mode="rich")
+
+
+@app.callback()
+def _group() -> None:
+    pass
+
+
+def add_to(root: typer.Typer) -> None:
+    """Adds the group of commands."""
+    root.add_typer(app, name="evaluate")
+
+
+@app.command("throughput")
+def throughput(
+    file: Annotated[
+        str, typer.Argument(metavar="FILE", help="CSV, one figure a row, as `measurements import --format csv` reads.")
+    ],
+    coefficients: Annotated[
+        str | None,
+        typer.Option(
+            _COEFFICIENTS_FLAG,
+            metavar="FILE",
+            help="Calibration file, as `calibrate --output-file` writes. Default: the catalogue's.",
+        ),
+    ] = None,
+    neighbours: Annotated[
+        bool,
+        typer.Option(
+            "--neighbours", help="Let the database's measurements correct predictions; never a figure itself."
+        ),
+    ] = False,
+    predictions: Annotated[
+        str | None,
+        typer.Option("--predictions", metavar="OUT.csv", help="Write every row of FILE there, with its prediction."),
+    ] = None,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", "-v", help="Print what names and precisions were taken for.")
+    ] = False,
+    output: flags.Output = flags.OutputFormat.TABLE,
+    database_url: Annotated[
+        str | None,
+        typer.Option(
+            "--database-url",
+            metavar="URL",
+            help="Database to take catalogue and measurements from. Default: CAPPLAN_DATABASE_URL, else what is "
+            "shipped.",
+        ),
+    ] = None,
+) -> None:
+    """Predict every row of a table of published figures, and print how far the predictions are off.
+
+    A row without a value is predicted and compared with nothing; what cannot be predicted is listed by its reason.
+    """
+    from capplan.catalog.evaluation import evaluate_file
+    from capplan.catalog.evaluation_file import read_evaluation_file
+    from capplan.catalog.measurements import load_measurements
+    from capplan.catalog.snapshot import load_snapshot
+    from capplan.cli.views import evaluation as views
+    from capplan.database import session_scope
+
+    content = _read_bytes(file)
+    given = None if coefficients is None else _read_coefficients(coefficients)
+    with _opened_catalog(database_url) as engine, session_scope(engine) as session:
+        snapshot = load_snapshot(session)
+        known = load_measurements(session)
+    fitted, origin = _in_force(given, snapshot)
+    table = read_evaluation_file(content, snapshot, {row.engine for row in known})
+    evaluation = evaluate_file(table, snapshot, fitted, known, neighbours=neighbours)
+    if predictions is not None:
+        _write_predictions(predictions, evaluation)
+    if output is flags.OutputFormat.JSON:
+        basis = {"catalog_revision": snapshot.revision, "coefficients": origin, "neighbours": neighbours}
+        views.print_json_evaluation(evaluation, basis)
+    else:
+        basis_text = f"coefficients: {origin}{', corrected by measured neighbours' if neighbours else ''}"
+        views.print_evaluation(open_console(), evaluation, basis_text, verbose=verbose)
+
+
+def _in_force(given: Coefficients | None, snapshot: CatalogSnapshot) -> tuple[Coefficients, str]:
+    """The coefficients to predict with, and whose they are."""
+    if given is not None:
+        return given, "file"
+    if snapshot.calibration is not None:
+        return snapshot.coefficients, f"catalogue ({snapshot.calibration.source})"
+    return snapshot.coefficients, "start values"
+
+
+def _read_coefficients(path: str) -> Coefficients:
+    from capplan.catalog.calibrations import parse_calibration
+
+    try:
+        content = json.loads(read_text(path, _COEFFICIENTS_FLAG))
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f"{_COEFFICIENTS_FLAG}: {path} is no JSON: {error}") from None
+    if not isinstance(content, dict):
+        raise UsageError(f"{_COEFFICIENTS_FLAG}: {path} holds no object")
+    return parse_calibration(content).coefficients
+
+
+@contextmanager
+def _opened_catalog(url: str | None) -> Iterator[Engine]:
+    """A database with a catalogue: one that was named, else the shipped one in memory."""
+    from capplan.catalog.loader import load_catalog
+    from capplan.cli.local import opened_database, read_settings
+    from capplan.database import require_current_schema, session_scope, upgrade
+
+    named = "database_url" in read_settings(database_url=url).model_fields_set
+    # Evaluating must not leave a database file behind in the working directory, so the default file is not used here.
+    with opened_database(url if named else "sqlite://") as engine:
+        if named:
+            require_current_schema(engine)
+        else:
+            upgrade(engine)
+            with session_scope(engine) as session:
+                load_catalog(session)
+        yield engine
+
+
+def _read_bytes(path: str) -> bytes:
+    try:
+        return Path(path).read_bytes()
+    except OSError as error:
+        raise UsageError(f"cannot read {path}: {error.strerror or error}") from None
+    except ValueError as error:
+        raise UsageError(f"{path!r} is no path: {error}") from None
+
+
+def _write_predictions(path: str, evaluation: Evaluation) -> None:
+    from capplan.catalog.evaluation import added_cells
+    from capplan.catalog.evaluation_file import predictions_table
+
+    text = predictions_table(evaluation.file, map(added_cells, evaluation.outcomes))
+    try:
+        Path(path).write_text(text, encoding="utf-8", newline="")
+    except OSError as error:
+        raise UsageError(f"cannot write {path}: {error.strerror or error}") from None
+    except ValueError as error:
+        raise UsageError(f"{path!r} is no path: {error}") from None

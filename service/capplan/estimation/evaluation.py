@@ -1,0 +1,225 @@
+"""How far predictions are from measurements: error statistics by stratum, interval coverage, the worst rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from types import MappingProxyType
+from typing import Final
+
+import numpy as np
+
+from capplan.estimation.observation import Load, Metric
+
+GroupKey = tuple[str, str, str]
+"""Source, model and accelerator: rows of one group err together, so they count as one where groups are counted."""
+
+
+class FigureFamily(StrEnum):
+    """Figures that one bar applies to: they are wrong for the same reasons."""
+
+    TPOT = "tpot_concurrency"
+    TTFT = "ttft_concurrency"
+    OUTPUT_RATE = "output_rate_concurrency"
+    OFFLINE = "offline_maximum"
+    BATCH = "batch"
+    TOTAL_RATE = "total_rate"
+
+
+def figure_family(load: Load, metric: Metric) -> FigureFamily:
+    """The family of a figure: a fixed batch is one whatever is measured, and so are rates that count prompt tokens."""
+    if load is Load.BATCH:
+        return FigureFamily.BATCH
+    if metric in (Metric.TPOT, Metric.ITL):
+        return FigureFamily.TPOT
+    if metric is Metric.TTFT:
+        return FigureFamily.TTFT
+    if metric is Metric.TOTAL:
+        return FigureFamily.TOTAL_RATE
+    return FigureFamily.OFFLINE if load is Load.OFFLINE else FigureFamily.OUTPUT_RATE
+
+
+class Novelty(StrEnum):
+    """What of a row the measurements that a prediction may rest on have not seen."""
+
+    SEEN = "gpu_and_model_seen"
+    GPU_UNSEEN = "gpu_unseen"
+    MODEL_UNSEEN = "model_unseen"
+    BOTH_UNSEEN = "gpu_and_model_unseen"
+
+
+def novelty_of(gpu_seen: bool, model_seen: bool) -> Novelty:
+    """The novelty of a row."""
+    if gpu_seen:
+        return Novelty.SEEN if model_seen else Novelty.MODEL_UNSEEN
+    return Novelty.GPU_UNSEEN if model_seen else Novelty.BOTH_UNSEEN
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """One prediction beside what was measured.
+
+    Attributes:
+        row: the row's number in its file, to find it again.
+        family: what kind of figure it is.
+        measured: positive, in the metric's unit.
+        predicted: positive, in the same unit.
+        lower: lower end of the 90 % interval; ``None`` without one.
+        upper: upper end.
+        group: source, model and accelerator.
+        engine: canonical engine name.
+        model_family: family of the catalogue's model profile.
+        precision: weight precision it was costed in.
+        provenance: where the prediction comes from.
+        novelty: what is new about it.
+        bottleneck: what the step is limited by.
+    """
+
+    row: int
+    family: FigureFamily
+    measured: float
+    predicted: float
+    lower: float | None
+    upper: float | None
+    group: GroupKey
+    engine: str
+    model_family: str
+    precision: str
+    provenance: str
+    novelty: Novelty
+    bottleneck: str
+
+    @property
+    def ratio(self) -> float:
+        """Predicted over measured."""
+        return self.predicted / self.measured
+
+    @property
+    def error(self) -> float:
+        """Relative error without its sign: 0.1 is 10 % off."""
+        return abs(self.ratio - 1.0)
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorStatistics:
+    """Errors of some comparisons; all but the counts are shares of the measured figure.
+
+    Attributes:
+        rows: comparisons.
+        groups: (source, model, accelerator) groups they fall into.
+        median_error: over rows.
+        mean_error: over rows.
+        p90_error: over rows, interpolated linearly.
+        group_median_error: median over groups of the mean error inside each.
+        median_ratio: median of predicted over measured; the bias, 1 without any.
+    """
+
+    rows: int
+    groups: int
+    median_error: float
+    mean_error: float
+    p90_error: float
+    group_median_error: float
+    median_ratio: float
+
+
+def error_statistics(comparisons: Sequence[Comparison]) -> ErrorStatistics:
+    """Errors of at least one comparison.
+
+    Raises:
+        ValueError: there are none.
+    """
+    if not comparisons:
+        raise ValueError("no comparison to take statistics of")
+    errors = np.array([comparison.error for comparison in comparisons])
+    by_group: dict[GroupKey, list[float]] = {}
+    for comparison, error in zip(comparisons, errors, strict=True):
+        by_group.setdefault(comparison.group, []).append(float(error))
+    return ErrorStatistics(
+        rows=len(comparisons),
+        groups=len(by_group),
+        median_error=float(np.median(errors)),
+        mean_error=float(np.mean(errors)),
+        p90_error=float(np.percentile(errors, 90)),
+        group_median_error=float(np.median([np.mean(group) for group in by_group.values()])),
+        median_ratio=float(np.median([comparison.ratio for comparison in comparisons])),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorTable:
+    """Error statistics by the values of one property.
+
+    Attributes:
+        title: what it splits, and by what.
+        strata: statistics by value; metric families in their order, anything else by name.
+    """
+
+    title: str
+    strata: Mapping[str, ErrorStatistics]
+
+
+_TPOT_SPLITS: Final[Mapping[str, Callable[[Comparison], str]]] = MappingProxyType(
+    {
+        "engine": lambda comparison: comparison.engine,
+        "GPU": lambda comparison: comparison.group[2],
+        "model family": lambda comparison: comparison.model_family,
+        "precision": lambda comparison: comparison.precision,
+        "provenance": lambda comparison: comparison.provenance,
+        "novelty": lambda comparison: comparison.novelty.value,
+    }
+)
+
+
+def error_tables(comparisons: Sequence[Comparison]) -> tuple[ErrorTable, ...]:
+    """Errors by metric family, then those of TPOT under concurrency by everything that may explain them."""
+    by_family = {
+        family.value: error_statistics(chosen)
+        for family in FigureFamily
+        if (chosen := [comparison for comparison in comparisons if comparison.family is family])
+    }
+    tpot = [comparison for comparison in comparisons if comparison.family is FigureFamily.TPOT]
+    return (
+        ErrorTable("metric family", MappingProxyType(by_family)),
+        *(ErrorTable(f"TPOT by {name}", _split(tpot, value_of)) for name, value_of in _TPOT_SPLITS.items()),
+    )
+
+
+def _split(comparisons: Iterable[Comparison], value_of: Callable[[Comparison], str]) -> Mapping[str, ErrorStatistics]:
+    parts: dict[str, list[Comparison]] = {}
+    for comparison in comparisons:
+        parts.setdefault(value_of(comparison), []).append(comparison)
+    return MappingProxyType({value: error_statistics(parts[value]) for value in sorted(parts)})
+
+
+@dataclass(frozen=True, slots=True)
+class Coverage:
+    """How many measured figures lie inside their interval.
+
+    Attributes:
+        rows: comparisons that have an interval.
+        inside: those whose measured figure lies in it, ends included.
+    """
+
+    rows: int
+    inside: int
+
+    @property
+    def share(self) -> float:
+        """Share of the rows that lie inside."""
+        return self.inside / self.rows
+
+
+def interval_coverage(comparisons: Iterable[Comparison]) -> Mapping[FigureFamily, Coverage]:
+    """Coverage of the intervals by metric family; families without any interval are left out."""
+    rows: dict[FigureFamily, list[bool]] = {}
+    for c in comparisons:
+        if c.lower is not None and c.upper is not None:
+            rows.setdefault(c.family, []).append(c.lower <= c.measured <= c.upper)
+    return MappingProxyType({f: Coverage(len(rows[f]), sum(rows[f])) for f in FigureFamily if f in rows})
+
+
+def worst(comparisons: Iterable[Comparison], count: int) -> tuple[Comparison, ...]:
+    """The comparisons that are furthest off by ratio, up or down; equal ones in the order of their rows."""
+    return tuple(sorted(comparisons, key=lambda c: (-abs(np.log(c.ratio)), c.row))[:count])
