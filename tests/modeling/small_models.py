@@ -636,7 +636,17 @@ SMALL_MODELS: list[tuple[str, dict[str, Any], int]] = [
     ("flex_olmo", {"num_experts": 4, "num_experts_per_tok": 2}, 7080128),
     (
         "mamba2",
-        {"expand": 2, "num_heads": 12, "head_dim": 32, "n_groups": 2, "state_size": 16, "conv_kernel": 4},
+        {
+            "expand": 2,
+            "num_heads": 12,
+            "head_dim": 32,
+            "n_groups": 2,
+            "state_size": 16,
+            "conv_kernel": 4,
+            "intermediate_size": None,
+            "num_attention_heads": None,
+            "num_key_value_heads": None,
+        },
         2293216,
     ),
     (

@@ -148,7 +148,7 @@ def test_kimi_int4_reads_regular_expressions() -> None:
 
 
 def test_kimi_k3_weighs_what_its_index_says() -> None:
-    # total_size 1,560,860,324,864: routed experts in mxfp4, all else in 16 bit, but for what its recurrent layers keep in
+    # total_size 1,560,860,324,864: routed experts in mxfp4, all else in 16 bit but for what recurrent layers keep in
     # fp32 (three convolutions of 4 taps, time steps, 128 decay rates, output norm) and is counted at 2 bytes here.
     block = compressed("group", num_bits=4, type="float", group_size=32) | {
         "ignore": [

@@ -16,6 +16,8 @@ def read_qwen1(view: ConfigView) -> Decoder:
     width = view.integer("intermediate_size")
     if width % 2:
         raise view.inconsistent("intermediate_size", f"must be even, not {width}")
+    if not view.flag("no_bias", default=True, quiet=True):
+        raise view.inconsistent("no_bias", "only true is known")
     traits = FamilyTraits(qkv_bias=True)
     return read_decoder(view.with_value("intermediate_size", width // 2), traits)
 
@@ -54,6 +56,29 @@ def read_gpt_bigcode(view: ConfigView) -> Decoder:
     heads = read_query_heads(view)
     kv_heads = 1 if view.flag("multi_query", default=True) else heads
     return read_decoder(view.with_value("num_key_value_heads", kv_heads), FAMILIES["gpt_bigcode"])
+
+
+def read_opt(view: ConfigView) -> Decoder:
+    """OPT: all sizes but the 350M norm before each layer and embed at full width."""
+    hidden = view.integer("hidden_size")
+    if view.integer("word_embed_proj_dim", default=hidden, quiet=True) != hidden:
+        raise view.inconsistent("word_embed_proj_dim", f"only the hidden size {hidden} is known")
+    if not view.flag("do_layer_norm_before", default=True, quiet=True):
+        raise view.inconsistent("do_layer_norm_before", "only true is known")
+    return read_decoder(view, FAMILIES["opt"])
+
+
+def read_mpt(view: ConfigView) -> Decoder:
+    """MPT: heads of its own for every query, no biases, no norms on queries and keys."""
+    if view.has("attn_config"):
+        attention = view.sub("attn_config")
+        if attention.text("attn_type", default="multihead_attention") != "multihead_attention":
+            raise attention.inconsistent("attn_type", "only multihead_attention is known")
+        if attention.flag("qk_ln", default=False, quiet=True):
+            raise attention.inconsistent("qk_ln", "only false is known")
+    if not view.flag("no_bias", default=True, quiet=True):
+        raise view.inconsistent("no_bias", "only true is known")
+    return read_decoder(view, FAMILIES["mpt"])
 
 
 def read_phi3small(view: ConfigView) -> Decoder:

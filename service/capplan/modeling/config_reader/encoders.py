@@ -73,6 +73,8 @@ BERT_FAMILIES: Mapping[str, _BertTraits] = MappingProxyType(
 def read_bert(view: ConfigView) -> Decoder:
     """BERT and its relatives: layer norms with bias, biases everywhere, learned positions."""
     traits = BERT_FAMILIES[view.model_type]
+    view.first("type_vocab_size")  # carried by relatives without segments too
+    view.first("tie_word_embeddings")  # the bare model and its classifiers have no head to tie
     hidden = view.integer("hidden_size", "dim")
     heads = read_query_heads(view)
     head_dim = read_head_dim(view, hidden, heads)
@@ -163,6 +165,7 @@ def read_whisper(view: ConfigView) -> tuple[Decoder, tuple[Tower, ...]]:
     own = _attention(hidden, heads, hidden // heads, key_bias=False, causal=True, owns_cache=True)
     cross = _attention(hidden, heads, hidden // heads, key_bias=False, cross_tokens=frames, module="encoder_attn")
     dense = DenseFeedForward(hidden, view.integer("decoder_ffn_dim"), gated=False, bias=True)
+    view.first("encoder_attention_heads")  # changes no size: heads are as wide as the width over their number
     layers = view.integer("decoder_layers", maximum=MAX_COUNT)
     tied = read_tied(view, default=True)
     decoder = Decoder(

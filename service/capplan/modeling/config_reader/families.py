@@ -22,7 +22,8 @@ _GEMMA = FamilyTraits(qkv_bias=_LLAMA_BIAS, output_bias=_LLAMA_BIAS, tied=True, 
 _GEMMA2 = replace(_GEMMA, norms_per_layer=4, window=WindowRule.EVEN_LAYERS)
 _GEMMA3 = replace(_GEMMA, norms_per_layer=4, query_key_norm=QueryKeyNorm.HEAD, window=WindowRule.PATTERN, pattern=6)
 _OLMO2 = FamilyTraits(qkv_bias=_LLAMA_BIAS, output_bias=_LLAMA_BIAS, query_key_norm=QueryKeyNorm.WIDTH)
-_DEEPSEEK_EXPERTS = ExpertTraits(shared_count=True, router_buffer=True)
+_FIRST_DENSE = ("first_k_dense_replace", "mlp_layer_types")
+_DEEPSEEK_EXPERTS = ExpertTraits(shared_count=True, layer_keys=_FIRST_DENSE, router_buffer=True)
 _DEEPSEEK = FamilyTraits(latent=True, qkv_bias=_LLAMA_BIAS, output_bias=_LLAMA_BIAS, experts=_DEEPSEEK_EXPERTS)
 _LAYER_NORM = FamilyTraits(norm=2, gated=False)
 _GPT = replace(_LAYER_NORM, multi_head=True)
@@ -130,9 +131,11 @@ FAMILIES: Mapping[str, FamilyTraits] = MappingProxyType(
             ),
         ),
         "deepseek": FamilyTraits(
-            qkv_bias=_LLAMA_BIAS, output_bias=_LLAMA_BIAS, experts=ExpertTraits(shared_count=True)
+            qkv_bias=_LLAMA_BIAS,
+            output_bias=_LLAMA_BIAS,
+            experts=ExpertTraits(shared_count=True, layer_keys=_FIRST_DENSE),
         ),
-        "deepseek_v2": replace(_DEEPSEEK, experts=ExpertTraits(shared_count=True)),
+        "deepseek_v2": replace(_DEEPSEEK, experts=ExpertTraits(shared_count=True, layer_keys=_FIRST_DENSE)),
         "deepseek_v3": _DEEPSEEK,
         "deepseek_v32": _DEEPSEEK,
         "kimi_k2": _DEEPSEEK,
@@ -159,7 +162,9 @@ FAMILIES: Mapping[str, FamilyTraits] = MappingProxyType(
             output_bias=("use_bias", False),
             mlp_bias=("use_bias", False),
             tied=True,
-            experts=ExpertTraits(shared_count=True, norm_experts=1),
+            experts=ExpertTraits(
+                shared_count=True, layer_keys=("moe_layer_interval", "first_k_dense_replace"), norm_experts=1
+            ),
         ),
         "minimax_m2": FamilyTraits(
             head_dim=128,
@@ -176,6 +181,7 @@ FAMILIES: Mapping[str, FamilyTraits] = MappingProxyType(
             dense_width_keys=("intermediate_size_mlp",),
             experts=ExpertTraits(
                 width_keys=("intermediate_size",),
+                layer_keys=("interleave_moe_layer_step", "moe_layers"),
                 shared_default=1,
                 module="feed_forward",
                 shared_module="shared_expert",
@@ -235,7 +241,7 @@ FAMILIES: Mapping[str, FamilyTraits] = MappingProxyType(
             query_key_norm=QueryKeyNorm.HEAD,
             window=WindowRule.PATTERN,
             pattern=4,
-            experts=ExpertTraits(shared_count=True, router_buffer=True),
+            experts=ExpertTraits(shared_count=True, layer_keys=_FIRST_DENSE, router_buffer=True),
         ),
         "hunyuan_v1_moe": FamilyTraits(
             qkv_bias=_LLAMA_BIAS,

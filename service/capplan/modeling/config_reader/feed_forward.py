@@ -47,7 +47,7 @@ def read_experts(view: ConfigView, traits: FamilyTraits, experts: ExpertTraits, 
             view.first(*TOPK_KEYS) or TOPK_KEYS[0], f"a token cannot visit {topk} of {count} experts"
         )
     width = view.integer(*experts.width_keys)
-    view.first("intermediate_size")  # the width of dense layers, of which there may be none
+    view.first(*traits.dense_width_keys)  # the width of dense layers, of which there may be none
     return MixtureOfExperts(
         hidden_size=hidden_size,
         experts=count,
@@ -76,13 +76,13 @@ def _shared_size(view: ConfigView, experts: ExpertTraits, width: int) -> int:
     return view.integer(*SHARED_COUNT_KEYS, default=0, minimum=0, maximum=1024, quiet=True) * width
 
 
-def expert_layers(view: ConfigView, layers: int, *, require: bool = False) -> list[bool]:
+def expert_layers(view: ConfigView, layers: int, require: tuple[str, ...] = ()) -> list[bool]:
     """For each layer whether it has experts, from whichever keys the config uses.
 
     Args:
         view: the config.
         layers: number of layers.
-        require: refuse a config that says nothing about it.
+        require: keys of which one must be present where no list says it layer by layer.
     """
     found = [True] * layers
     if view.has("mlp_layer_types"):
@@ -119,8 +119,8 @@ def expert_layers(view: ConfigView, layers: int, *, require: bool = False) -> li
     listed = view.has("mlp_layer_types", "moe_layers_enum", "moe_layer_interval") or isinstance(
         view.raw("moe_layer_freq"), list
     )
-    if require and not listed and not view.has("first_k_dense_replace"):
-        raise view.missing("first_k_dense_replace", "mlp_layer_types")
+    if require and not listed and not view.has(*require):
+        raise view.missing(*require)
     first_dense = view.integer("first_k_dense_replace", default=0, minimum=0, maximum=MAX_COUNT, quiet=True)
     if first_dense > layers:
         raise view.inconsistent("first_k_dense_replace", f"{first_dense} dense layers are more than {layers} layers")

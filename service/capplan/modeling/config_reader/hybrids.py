@@ -127,6 +127,7 @@ def read_nemotron_h(view: ConfigView) -> Decoder:
     stated = view.optional_integer("num_hidden_layers", maximum=MAX_COUNT)
     if stated is not None and stated != len(kinds):
         raise view.inconsistent("num_hidden_layers", f"is {stated}, but the block pattern has {len(kinds)} entries")
+    view.first("intermediate_size")  # width of dense blocks, of which there may be none
     parts = _nemotron_blocks(view, hidden, set(kinds))
     decoder = assemble_decoder(view, hidden, [parts[kind] for kind in kinds], tied_default=False)
     if not view.has("num_nextn_predict_layers") or not view.has("mtp_layers_block_type", "mtp_hybrid_override_pattern"):

@@ -261,7 +261,7 @@ def read_deepseek_v4(view: ConfigView) -> Decoder:
             raise view.inconsistent("compress_ratios", f"entries must be 0, 4 or 128, not {ratio!r}")
     traits = ExpertTraits(shared_count=True, router_buffer=True)
     experts = read_experts(view, FamilyTraits(), traits, hidden)
-    view.first("num_hash_layers", "expert_dtype")
+    view.first("num_hash_layers", "expert_dtype", "hc_sinkhorn_iters")
     streams = view.integer("hc_mult", maximum=64)
     # One mixing matrix, bias and three scales before attention and before the experts.
     rows = (2 + streams) * streams

@@ -46,6 +46,8 @@ READERS: Mapping[str, Callable[[ConfigView], Decoder]] = MappingProxyType(
         "chatglm": adapted.read_chatglm,
         "falcon": adapted.read_falcon,
         "gpt_bigcode": adapted.read_gpt_bigcode,
+        "opt": adapted.read_opt,
+        "mpt": adapted.read_mpt,
         "phi3small": adapted.read_phi3small,
         "vit": vision_models.read_vit,
         **dict.fromkeys(encoders.BERT_FAMILIES, encoders.read_bert),

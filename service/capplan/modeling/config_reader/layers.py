@@ -105,7 +105,7 @@ def _slides(view: ConfigView, traits: FamilyTraits, layer: int) -> bool:
                 if not pattern or set(pattern) - {"L", "G"}:
                     raise view.inconsistent("sliding_window_pattern", "must be an integer or made of L and G")
                 return pattern[layer % len(pattern)] == "L"
-            keys = ("sliding_window_pattern", "_sliding_window_pattern")
+            keys = ("sliding_window_pattern", "_sliding_window_pattern", "layer_switch")
             return (layer + 1) % view.integer(*keys, default=traits.pattern, quiet=True) != 0
         case WindowRule.NEVER:
             return False

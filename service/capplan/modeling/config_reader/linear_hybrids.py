@@ -94,9 +94,14 @@ def read_kimi_linear(view: ConfigView) -> Decoder:
     listed = linear.items("kda_layers")
     recurrent = {linear.checked_integer("kda_layers", number, maximum=layers) for number in listed}
     view.first("full_attn_layers")
+    view.first("moe_renormalize", "num_expert_group", "use_grouped_topk")  # how experts are chosen
     latent = read_latent_attention(view, FamilyTraits(latent=True), hidden, layers)[0]
     latent = replace(latent, output_gate=view.flag("mla_use_output_gate", default=False, quiet=True))
-    traits = FamilyTraits(experts=ExpertTraits(shared_count=True, router_buffer=True, module="block_sparse_moe"))
+    traits = FamilyTraits(
+        experts=ExpertTraits(
+            shared_count=True, layer_keys=("first_k_dense_replace",), router_buffer=True, module="block_sparse_moe"
+        )
+    )
     networks = read_feed_forwards(view, traits, hidden, layers)
     mixed = view.optional_integer("attn_res_block_size", maximum=MAX_COUNT) is not None
     networks = [tuple(_in_latent_space(view, part) for part in network) for network in networks]

@@ -12,6 +12,7 @@ from capplan.modeling.config_reader.families import CLASS_FAMILIES, FAMILIES
 from capplan.modeling.config_reader.heads import architecture_name, without_head
 from capplan.modeling.config_reader.irregular import read_mllama_text
 from capplan.modeling.config_reader.known_types import CLASS_DEFAULTS, ENCODER_DECODERS, READERS, TEXT_KEYS
+from capplan.modeling.config_reader.plain_decoder import read_plain_decoder
 from capplan.modeling.config_reader.prediction import with_prediction
 from capplan.modeling.config_reader.quantization import read_quantization
 from capplan.modeling.config_reader.towers import TEXT_TYPES, TOWERS, mllama_patch_tokens, mllama_tiles
@@ -118,15 +119,11 @@ def _model_type(root: ConfigView) -> str:
 
 
 def _read_unknown(view: ConfigView) -> tuple[Decoder, tuple[str, ...]]:
-    """A model type that is not known, whose modelling class is: read as that class, if every key is understood."""
+    """A model type that is not known: read as its modelling class where that is known, else by its keys alone."""
     name = architecture_name(view)
     family = CLASS_FAMILIES.get(name)
     if family is None:
-        known = ", ".join(sorted({*FAMILIES, *READERS, *TOWERS, *ENCODER_DECODERS}))
-        raise UnsupportedModelError.single(
-            view.field("model_type"),
-            f"model type {view.model_type!r} is not known, nor is its class {name!r}; known types: {known}",
-        )
+        return read_plain_decoder(view)
     decoder = read_decoder(view, FAMILIES[family])
     view.read.add("quantization_config")
     unread = view.unread_size_keys()
@@ -147,6 +144,13 @@ def _assemble(root: ConfigView, text: ConfigView, parts: _Parts) -> ModelArchite
         notes.append(f"absent from the config, taken from the {text.model_type} class: {listed}")
     text.read.add("quantization_config")
     unread = text.unread_size_keys()
+    widths = text.unread_widths()
+    if widths:
+        raise UnsupportedModelError.single(
+            text.field(widths[0]),
+            f"not understood for model type {text.model_type!r}, and by their names sizes: {', '.join(widths)}; "
+            "accepted are configs without them",
+        )
     if unread:
         notes.append(f"not understood and taken to change no size: {', '.join(unread)}")
     layers = run_length(decoder.blocks)

@@ -45,7 +45,8 @@ class ExpertTraits:
         width_keys: keys of a routed expert's width, first present wins.
         shared_keys: keys of the summed shared width; ``None`` when it is shared experts times expert width.
         shared_default: width of the shared expert in expert widths when no key says so (Llama 4: 1).
-        shared_count: a key must say how many shared experts there are, and one which layers are dense.
+        shared_count: a key must say how many shared experts there are.
+        layer_keys: one of these keys must say which layers have experts.
         shared_gate: the shared expert is gated.
         router_bias: trained router bias.
         router_buffer: score-correction buffer.
@@ -61,6 +62,7 @@ class ExpertTraits:
     shared_keys: tuple[str, ...] | None = None
     shared_default: int = 0
     shared_count: bool = False
+    layer_keys: tuple[str, ...] = ()
     shared_gate: bool = False
     router_bias: Flag = False
     router_buffer: Flag = False

@@ -35,6 +35,8 @@ _HARMLESS_WORDS = re.compile(
     r"|partial_|hidden_act|_dtype|chunk_size|norm_type|sparse_disable|mask_|use_bfloat16|gradient|layer_norm_type|beam|^original_|^num_mtp_|^mtp_|vocab_size_per_layer|post_layer_norm|_overlap$|max_distance|quantization|^rmsnorm$|^use_logn_attn$|^dim_model_base$)"
 )
 
+_WIDTH_WORDS = re.compile(r"(expert|hidden|intermediate|lora|latent|rank|heads|head_dim|vocab|state_size|shared)")
+
 
 class ConfigView:
     """One mapping of a parsed config.
@@ -246,6 +248,17 @@ class ConfigView:
                 and _SIZE_WORDS.search(key.lower())
                 and not _HARMLESS_WORDS.search(key.lower())
             )
+        )
+
+    def unread_widths(self) -> tuple[str, ...]:
+        """Those of :meth:`unread_size_keys` that by name and value can hardly be anything but a count or width."""
+        return tuple(
+            key
+            for key in self.unread_size_keys()
+            if isinstance(self._values[key], int)
+            and not isinstance(self._values[key], bool)
+            and self._values[key] != 1
+            and _WIDTH_WORDS.search(key.lower())
         )
 
 
