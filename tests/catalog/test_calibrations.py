@@ -125,6 +125,7 @@ class TestChecked:
             ("weight_read", -1.0),
             ("weight_read", float("nan")),
             ("weight_read", float("inf")),
+            ("weight_read", 10**400),
             ("weight_read", True),
             ("weight_read", "1"),
             ("weight_read", None),
@@ -146,6 +147,7 @@ class TestChecked:
             {"coefficients": [1.0]},
             {"residuals": {"tpot": {"rows": 1, "median": 0.1, "p90": 0.1, "bias": 0.0}}},
             {"residuals": {"tpot_ms": {"rows": 1}}},
+            {"residuals": {"tpot_ms": {"rows": float("inf"), "median": 0.1, "p90": 0.1, "bias": 0.0}}},
         ],
     )
     def test_a_file_of_another_shape_is_refused(self, change: dict) -> None:

@@ -112,9 +112,9 @@ def _summary(metric: str, values: Any) -> ErrorSummary:
         raise InvalidInputError.single(field, f"no such metric; one of {', '.join(Metric)}")
     try:
         return ErrorSummary(int(values["rows"]), *(float(values[name]) for name in ("median", "p90", "bias")))
-    except (KeyError, TypeError, ValueError):
+    except (KeyError, OverflowError, TypeError, ValueError):
         raise InvalidInputError(
-            [FieldViolation(field, f"{values!r} is no summary with the numbers rows, median, p90 and bias")]
+            [FieldViolation(field, f"{values!r:.80} is no summary with the numbers rows, median, p90 and bias")]
         ) from None
 
 

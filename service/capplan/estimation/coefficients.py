@@ -6,7 +6,7 @@ engine or format nobody measured falls back to the pooled value instead of to no
 
 from __future__ import annotations
 
-import math
+import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
@@ -115,10 +115,11 @@ def checked_coefficients(
     faults = [FieldViolation(f"coefficients[{name}]", fault) for name in values if (fault := _name_fault(name))]
     numbers: dict[str, float] = {}
     for name, value in values.items():
-        number = float(value) if isinstance(value, int | float) and not isinstance(value, bool) else math.nan
-        if not (math.isfinite(number) and number > 0.0):
-            faults.append(FieldViolation(f"coefficients[{name}]", f"{value!r} is no finite number above 0"))
-        numbers[name] = number
+        # Compared before it is converted: an integer may be too large for a float.
+        if isinstance(value, int | float) and not isinstance(value, bool) and 0.0 < value <= sys.float_info.max:
+            numbers[name] = float(value)
+        else:
+            faults.append(FieldViolation(f"coefficients[{name}]", f"{value!r:.40} is no finite number above 0"))
     if faults:
         raise InvalidInputError(faults)
     return Coefficients(numbers, frozenset(generations), frozenset(engines))
