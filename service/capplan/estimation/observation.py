@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from capplan.estimation.coefficients import Coefficients
 from capplan.estimation.device import whole_device
-from capplan.estimation.engine import EngineChoice, resolve_settings
+from capplan.estimation.engine import ENGINE_NAMES, EngineChoice, resolve_settings
 from capplan.estimation.legality import device_faults, split_faults
 from capplan.estimation.measurement import Measurement
 from capplan.estimation.memory import memory_breakdown, rank_footprint
@@ -45,6 +45,9 @@ class Load(StrEnum):
     OFFLINE = "offline_max"
     BATCH = "batch"
 
+
+_LEAST_HELD = 2.0
+"""Requests below which a computed KV pool cannot be that of a deployment somebody published figures of."""
 
 _APART = frozenset({"disaggregated", "speculative_decoding", "spec_decode_unknown"})
 """Flags of deployments that work another way than the step model says."""
@@ -120,11 +123,20 @@ def observe(measurement: Measurement, model: ModelCosts, accelerator: Accelerato
     ]
     if faults:
         return faults[0].description
-    offline = EngineChoice(max_num_seqs=_OFFLINE_SEQUENCES if load is Load.OFFLINE else None)
-    settings = replace(resolve_settings(offline, accelerator, device.memory_bytes), name=m.engine)
+    if m.pipeline_parallel > model.layers:
+        return f"{m.pipeline_parallel} stages are more than the model's {model.layers} layers"
+    modelled = m.engine if m.engine in ENGINE_NAMES else ENGINE_NAMES[0]
+    choice = EngineChoice(name=modelled, max_num_seqs=_OFFLINE_SEQUENCES if load is Load.OFFLINE else None)
+    settings = resolve_settings(choice, accelerator, device.memory_bytes, ranks=spread.devices)
+    settings = replace(settings, name=m.engine)
     request = Request(m.input_tokens, m.output_tokens)
     memory = memory_breakdown(
-        rank_footprint(model, m.tensor_parallel * m.pipeline_parallel),
+        rank_footprint(
+            model,
+            m.tensor_parallel,
+            pipeline_parallel=m.pipeline_parallel,
+            attention_data_parallel=shares,
+        ),
         device,
         settings,
         peers=spread.devices > 1,
@@ -134,7 +146,10 @@ def observe(measurement: Measurement, model: ModelCosts, accelerator: Accelerato
     replicas = max(1.0, m.devices / spread.devices)
     budget = settings.max_num_batched_tokens * shares * spread.pipeline_parallel
     prompts = PREFILL_BUDGET_LIMIT * budget * m.output_tokens / m.input_tokens
-    ceiling = min(max(1.0, memory.max_concurrent_requests) * shares, settings.max_num_seqs * shares, prompts)
+    # it was measured, so where the default settings would hold next to nothing others were in force, unknown here
+    held = memory.max_concurrent_requests
+    held = held if held >= _LEAST_HELD else np.inf
+    ceiling = max(1.0, min(held * shares, float(settings.max_num_seqs * shares), prompts))
     in_flight = ceiling if m.load_value is None else m.load_value / replicas
     return Observation(
         m, model, accelerator, Replica(device, spread, settings), replicas, request, load, metric, ceiling, in_flight
