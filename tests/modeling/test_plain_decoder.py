@@ -98,7 +98,8 @@ def test_without_a_key_it_is_refused_by_that_key(key: str) -> None:
     ["use_qk_norm", "attention_out_bias", "sliding_window", "num_experts", "use_post_norm", "no_rope_layers", "x"],
 )
 def test_with_a_key_nobody_understands_it_is_refused_whatever_its_value(key: str) -> None:
-    for value in (None, False, 0, 1, "off", []):
+    values: list[Any] = [None, False, 0, 1, "off", []]
+    for value in values:
         with pytest.raises(UnsupportedModelError, match=f"not understood: {key}$"):
             read_config(PLAIN | {key: value})
 
