@@ -98,6 +98,21 @@ def test_whisper_large_has_20_heads() -> None:
     assert legal(costs, (1, 2, 4, 8)) == [1, 2, 4]
 
 
+def test_falcon_7b_has_71_heads_and_runs_on_one_rank() -> None:
+    # One key/value head could be copied; 71 query heads do not divide.
+    config = {
+        "model_type": "falcon",
+        "hidden_size": 4544,
+        "num_hidden_layers": 32,
+        "num_attention_heads": 71,
+        "vocab_size": 65024,
+        "multi_query": True,
+        "parallel_attn": True,
+        "bias": False,
+    }
+    assert legal(costs_of(config), range(1, 65)) == [1]
+
+
 def test_latents_are_copied_onto_every_rank() -> None:
     # DeepSeek-V3 on 8 ranks: 70,272 bytes a token on each of them (SGLang pull request 1970).
     costs = costs_of(published.DEEPSEEK_V3)

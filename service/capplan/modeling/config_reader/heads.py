@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 
 from capplan.modeling.config_reader.decoder import Decoder
 from capplan.modeling.config_reader.view import MAX_COUNT, ConfigView
+
+_EMBEDDING_NAME = re.compile(r"(?<![a-z])embedding(?![a-z])", re.IGNORECASE)
 
 
 def architecture_name(root: ConfigView) -> str:
@@ -24,14 +27,26 @@ def label_count(root: ConfigView) -> int:
     return len(labels) if isinstance(labels, Mapping) and labels else 2
 
 
-def without_head(root: ConfigView, decoder: Decoder) -> Decoder:
-    """The decoder with the head of its class, where ``architectures`` names another than a language model."""
-    name = architecture_name(root)
+def with_own_head(root: ConfigView, decoder: Decoder, name: str | None) -> tuple[Decoder, tuple[str, ...]]:
+    """The decoder with the head its checkpoint has, and what was assumed.
+
+    Classes under ``architectures`` other than a language model's have a small head or none. Embedding models made of
+    language models keep the class, though their files hold no head (Qwen3-Embedding); nothing but the name tells.
+
+    Args:
+        root: the whole config.
+        decoder: the decoder, with a language model's head.
+        name: the model's display name, ``None`` when it has none.
+    """
+    class_name = architecture_name(root)
     if decoder.head is None and not decoder.tied_head:
-        return decoder
-    if name.endswith("ForSequenceClassification"):
-        score = label_count(root) * decoder.hidden_size
-        return replace(decoder, head=None, tied_head=False, head_extra_parameters=score)
-    if name.endswith("Model") and not name.endswith("LMHeadModel") and name != "ChatGLMModel":
-        return replace(decoder, head=None, tied_head=False)
-    return decoder
+        return decoder, ()
+    headless = replace(decoder, head=None, tied_head=False)
+    if class_name.endswith("ForSequenceClassification"):
+        return replace(headless, head_extra_parameters=label_count(root) * decoder.hidden_size), ()
+    if class_name.endswith("Model") and not class_name.endswith("LMHeadModel") and class_name != "ChatGLMModel":
+        return headless, ()
+    if decoder.head is not None and class_name.endswith("ForCausalLM") and _EMBEDDING_NAME.search(name or ""):
+        sentence = f"by its name an embedding model, whose files hold no output head: that of {class_name} is left out"
+        return headless, (sentence,)
+    return decoder, ()

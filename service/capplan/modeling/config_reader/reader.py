@@ -9,7 +9,7 @@ from capplan.errors import InvalidInputError, UnsupportedModelError
 from capplan.modeling.architecture import LayerRun, ModelArchitecture, NativeQuantization, Tower, run_length
 from capplan.modeling.config_reader.decoder import Decoder, read_decoder
 from capplan.modeling.config_reader.families import CLASS_FAMILIES, FAMILIES
-from capplan.modeling.config_reader.heads import architecture_name, without_head
+from capplan.modeling.config_reader.heads import architecture_name, with_own_head
 from capplan.modeling.config_reader.irregular import read_mllama_text
 from capplan.modeling.config_reader.known_types import CLASS_DEFAULTS, ENCODER_DECODERS, READERS, TEXT_KEYS
 from capplan.modeling.config_reader.plain_decoder import read_plain_decoder
@@ -136,8 +136,9 @@ def _read_unknown(view: ConfigView) -> tuple[Decoder, tuple[str, ...]]:
 
 
 def _assemble(root: ConfigView, text: ConfigView, parts: _Parts) -> ModelArchitecture:
-    decoder = with_prediction(text, without_head(root, parts.decoder))
-    notes = list(parts.assumptions)
+    decoder, head_notes = with_own_head(root, parts.decoder, parts.name)
+    decoder = with_prediction(text, decoder)
+    notes = [*parts.assumptions, *head_notes]
     defaults = text.defaults + ([] if root is text else root.defaults)
     if defaults:
         listed = ", ".join(dict.fromkeys(defaults))
