@@ -359,9 +359,6 @@ def build_table(model: ModelCosts, replicas: Sequence[Replica], fitted: Coeffici
         request_s=_column([fitted.of("request_s", engine=r.settings.name) for r in replicas]),
         token_budget=_column([float(r.settings.max_num_batched_tokens) for r in replicas]) * groups,
         stages=_column([float(spread.pipeline_parallel) for spread in spreads]),
-        split_prefill=_column([float(r.settings.name in MOST_OF_BANDWIDTH = 0.95
-"""Largest share of a device's peak bandwidth that any coefficients may claim; the best published reads reach 0.93."""
-
-SPLIT_PREFILL_ENGINES) for r in replicas]),
+        split_prefill=_column([float(r.settings.name in SPLIT_PREFILL_ENGINES) for r in replicas]),
         ramp_offset_tokens=fitted.of("ramp_offset_tokens"),
     )
