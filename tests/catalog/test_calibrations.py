@@ -25,7 +25,7 @@ from capplan.catalog.loader import load_catalog
 from capplan.catalog.measurements import measurement_revision
 from capplan.catalog.observations import ObservedRows, observe_all
 from capplan.catalog.repository import table_of
-from capplan.catalog.shipped import ShippedCatalog
+from capplan.catalog.shipped import ShippedCatalog, read_shipped
 from capplan.catalog.snapshot import load_snapshot
 from capplan.catalog.tables import CalibrationRow
 from capplan.database import session_scope
@@ -265,3 +265,11 @@ class TestObserved:
         assert list(found.excluded.values()) == [2, 1, 1, 1]
         assert "disaggregated" in next(iter(found.excluded))
         assert any("Qwen/Qwen3-8B in nonsense cannot be costed" in reason for reason in found.excluded)
+
+
+def test_the_shipped_calibration_is_of_the_step_model() -> None:
+    (content,) = read_shipped().calibrations
+    calibration = parse_calibration(content)
+    assert {"vllm", "sglang", "tensorrt-llm"} <= calibration.coefficients.engines
+    assert {"hopper", "blackwell", "ampere"} <= calibration.coefficients.generations
+    assert calibration.residuals["tpot_ms"].rows > 1_000

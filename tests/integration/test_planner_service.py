@@ -33,7 +33,7 @@ def test_an_infeasible_question_is_an_answer(server: RunningServer) -> None:
 def test_a_layout_is_estimated(server: RunningServer) -> None:
     response = server.planner.EstimateDeployment(estimate_request(), timeout=CALL_TIMEOUT_S)
     assert response.starts
-    assert response.performance.provenance == placement_pb2.PROVENANCE_ANALYTIC
+    assert response.performance.provenance == placement_pb2.PROVENANCE_CALIBRATED
 
 
 def test_a_model_is_described(server: RunningServer) -> None:
