@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import json
 from dataclasses import replace
+from importlib.resources import files
 from typing import Any
 
 import pytest
@@ -273,3 +274,8 @@ def test_the_shipped_calibration_is_of_the_step_model() -> None:
     assert {"vllm", "sglang", "tensorrt-llm"} <= calibration.coefficients.engines
     assert {"hopper", "blackwell", "ampere"} <= calibration.coefficients.generations
     assert calibration.residuals["tpot_ms"].rows > 1_000
+
+
+def test_the_shipped_file_is_what_the_command_writes() -> None:
+    text = (files("capplan.catalog") / "data" / "calibration.json").read_text(encoding="utf-8")
+    assert to_file_text(parse_calibration(json.loads(text))) == text
