@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import math
 from typing import Any
 
@@ -14,50 +13,10 @@ from capplan.errors import CapplanError, InvalidInputError, UnsupportedModelErro
 from capplan.modeling.config_reader import read_config
 from capplan.modeling.parameters import total_parameters
 from tests.modeling import published
+from tests.modeling.damage import changed, paths
 from tests.modeling.published import Config
 
 ABSURD = [True, "4096", -1, 0, 1.5, math.nan, math.inf, 1e30, 10**30, [], {}, "NaN"]
-
-
-def paths(config: Config) -> list[tuple[str, ...]]:
-    """Paths of all keys, one level of nesting deep."""
-    nested = [(key, inner) for key, value in config.items() if isinstance(value, dict) for inner in value]
-    return [(key,) for key in config] + nested
-
-
-def changed(
-    config: Config, path: tuple[str, ...], *, drop: bool = False, rename: bool = False, value: Any = None
-) -> Config:
-    copied = copy.deepcopy(config)
-    place = copied
-    for key in path[:-1]:
-        place = place[key]
-    old = place.pop(path[-1])
-    if rename:
-        place[f"{path[-1]}_x"] = old
-    elif not drop:
-        place[path[-1]] = value
-    return copied
-
-
-CASES = [(name, path) for name, config in published.ALL.items() for path in paths(config) if path != ("model_type",)]
-
-
-def case_id(value: str | tuple[str, ...]) -> str:
-    return value if isinstance(value, str) else ".".join(value)
-
-
-@pytest.mark.parametrize(("name", "path"), CASES, ids=case_id)
-def test_without_a_key_the_size_is_the_same_or_said_to_be_assumed_or_refused(name: str, path: tuple[str, ...]) -> None:
-    config = published.ALL[name]
-    right = read_config(config)
-    for other in (changed(config, path, drop=True), changed(config, path, rename=True)):
-        try:
-            found = read_config(other)
-        except CapplanError:
-            continue
-        if total_parameters(found) != total_parameters(right):
-            assert set(found.assumptions) - set(right.assumptions), f"{path} silently changes the total"
 
 
 SIZES = (

@@ -27,12 +27,21 @@ def read_query_heads(view: ConfigView) -> int:
 
 
 def read_kv_heads(view: ConfigView, query_heads: int) -> int:
-    """Cached heads of a layer; a config without the key has as many as query heads."""
+    """Cached heads of a layer; null, or no key where the family knows files without, is as many as query heads."""
+    if not view.names.intersection(KV_HEAD_KEYS) and not _may_lack_kv_heads(view):
+        raise view.missing(*KV_HEAD_KEYS)
     kv_heads = view.integer(*KV_HEAD_KEYS, default=query_heads, maximum=MAX_COUNT)
     if query_heads % kv_heads:
         key = view.first(*KV_HEAD_KEYS) or KV_HEAD_KEYS[0]
         raise view.inconsistent(key, f"{kv_heads} key/value heads do not divide {query_heads} query heads")
     return kv_heads
+
+
+def _may_lack_kv_heads(view: ConfigView) -> bool:
+    """Families older than grouped heads; a Llama file that states ``attention_bias`` was written since they came."""
+    if view.model_type == "llama":
+        return "attention_bias" not in view.names
+    return view.model_type in ("baichuan", "minicpm", "phi", "qwen", "stablelm") or view.has(*KV_HEAD_KEYS)
 
 
 def read_head_dim(view: ConfigView, hidden_size: int, query_heads: int, default: int | None = None) -> int:

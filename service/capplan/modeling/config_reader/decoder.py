@@ -80,7 +80,7 @@ def read_feed_forwards(
             )
         return [(read_dense(view, traits, hidden_size),)] * layers
     experts = read_experts(view, traits, traits.experts, hidden_size)
-    routed = expert_layers(view, layers, traits.experts.layer_keys)
+    routed = expert_layers(view, layers, traits.experts.layer_keys, sparse_steps=traits.experts.sparse_steps)
     if all(routed):
         return [(experts,)] * layers
     dense = read_dense(view, traits, hidden_size)

@@ -195,6 +195,16 @@ def read_whisper(view: ConfigView) -> tuple[Decoder, tuple[Tower, ...]]:
     return decoder, (assemble("encoder", (stack,), outer, frames * hidden + 2 * hidden),)
 
 
+def _t5_gated(view: ConfigView) -> bool:
+    """Whether the activation is that of a gated feed-forward."""
+    if not view.has("feed_forward_proj"):
+        view.note_default("feed_forward_proj", "relu")
+    gate, _, activation = view.text("feed_forward_proj", default="relu").rpartition("-")
+    if gate not in ("", "gated") or activation not in ("relu", "gelu", "silu"):
+        raise view.inconsistent("feed_forward_proj", "must be relu, gelu or silu, or gated- and one of these")
+    return gate == "gated"
+
+
 def read_t5(view: ConfigView) -> tuple[Decoder, tuple[Tower, ...]]:
     """T5: no biases, RMS norms, one relative position table each for encoder and decoder."""
     hidden = view.integer("d_model")
@@ -202,7 +212,7 @@ def read_t5(view: ConfigView) -> tuple[Decoder, tuple[Tower, ...]]:
     head_dim = view.integer("d_kv", maximum=MAX_COUNT)
     inner = view.integer("d_ff")
     vocabulary = view.integer("vocab_size")
-    gated = view.text("feed_forward_proj", default="relu").startswith("gated-")
+    gated = _t5_gated(view)
     buckets = view.integer("relative_attention_num_buckets", default=32) * heads
     sources = read_max_context(view) or 512
     layers = view.integer("num_layers", maximum=MAX_COUNT)

@@ -17,7 +17,7 @@ _LLAMA = FamilyTraits(qkv_bias=_LLAMA_BIAS, output_bias=_LLAMA_BIAS, mlp_bias=("
 _MISTRAL = FamilyTraits(window=WindowRule.ALL)
 _QWEN2 = FamilyTraits(qkv_bias=True, window=WindowRule.AFTER_MAX_WINDOW_LAYERS, window_gate="use_sliding_window")
 _QWEN3 = replace(_QWEN2, qkv_bias=_LLAMA_BIAS, output_bias=_LLAMA_BIAS, query_key_norm=QueryKeyNorm.HEAD, head_dim=128)
-_QWEN3_EXPERTS = ExpertTraits()
+_QWEN3_EXPERTS = ExpertTraits(sparse_steps=True)
 _GEMMA = FamilyTraits(qkv_bias=_LLAMA_BIAS, output_bias=_LLAMA_BIAS, tied=True, head_dim=256)
 _GEMMA2 = replace(_GEMMA, norms_per_layer=4, window=WindowRule.EVEN_LAYERS)
 _GEMMA3 = replace(_GEMMA, norms_per_layer=4, query_key_norm=QueryKeyNorm.HEAD, window=WindowRule.PATTERN, pattern=6)
@@ -70,7 +70,10 @@ FAMILIES: Mapping[str, FamilyTraits] = MappingProxyType(
             _QWEN2,
             qkv_bias=("qkv_bias", True),
             experts=ExpertTraits(
-                shared_keys=("shared_expert_intermediate_size",), shared_gate=True, shared_module="shared_expert"
+                shared_keys=("shared_expert_intermediate_size",),
+                sparse_steps=True,
+                shared_gate=True,
+                shared_module="shared_expert",
             ),
         ),
         "qwen3_moe": replace(_QWEN3, head_dim=None, experts=_QWEN3_EXPERTS),

@@ -57,13 +57,19 @@ def read_experts(view: ConfigView, traits: FamilyTraits, experts: ExpertTraits, 
         gated=traits.gated and experts.gated,
         expert_bias=experts.expert_bias,
         router_bias=resolve_flag(view, experts.router_bias),
-        router_buffer=resolve_flag(view, experts.router_buffer)
-        and view.text("topk_method", default="noaux_tc") == "noaux_tc",
+        router_buffer=resolve_flag(view, experts.router_buffer) and _corrects_scores(view),
         shared_gate=experts.shared_gate,
         norm_parameters=experts.norm_hidden * hidden_size + experts.norm_experts * count,
         module=experts.module,
         shared_module=experts.shared_module,
     )
+
+
+def _corrects_scores(view: ConfigView) -> bool:
+    method = view.text("topk_method", default="noaux_tc")
+    if method not in ("noaux_tc", "greedy", "group_limited_greedy"):
+        raise view.inconsistent("topk_method", "must be noaux_tc, greedy or group_limited_greedy")
+    return method == "noaux_tc"
 
 
 def _shared_size(view: ConfigView, experts: ExpertTraits, width: int) -> int:
@@ -76,13 +82,16 @@ def _shared_size(view: ConfigView, experts: ExpertTraits, width: int) -> int:
     return view.integer(*SHARED_COUNT_KEYS, default=0, minimum=0, maximum=1024, quiet=True) * width
 
 
-def expert_layers(view: ConfigView, layers: int, require: tuple[str, ...] = ()) -> list[bool]:
+def expert_layers(
+    view: ConfigView, layers: int, require: tuple[str, ...] = (), *, sparse_steps: bool = False
+) -> list[bool]:
     """For each layer whether it has experts, from whichever keys the config uses.
 
     Args:
         view: the config.
         layers: number of layers.
         require: keys of which one must be present where no list says it layer by layer.
+        sparse_steps: the family's class has defaults for its keys, which are named where they are taken.
     """
     found = [True] * layers
     if view.has("mlp_layer_types"):
@@ -116,6 +125,8 @@ def expert_layers(view: ConfigView, layers: int, require: tuple[str, ...] = ()) 
         end = view.integer("moe_layer_end_index", default=layers - 1, minimum=-1, maximum=MAX_COUNT)
         last = layers - 1 if end == -1 else end
         found = [(layer + 1) % step == 0 and start <= layer <= last for layer in range(layers)]
+    elif sparse_steps:
+        view.note_default("decoder_sparse_step", 1)
     listed = view.has("mlp_layer_types", "moe_layers_enum", "moe_layer_interval") or isinstance(
         view.raw("moe_layer_freq"), list
     )
@@ -125,6 +136,8 @@ def expert_layers(view: ConfigView, layers: int, require: tuple[str, ...] = ()) 
     if first_dense > layers:
         raise view.inconsistent("first_k_dense_replace", f"{first_dense} dense layers are more than {layers} layers")
     dense = set(range(first_dense))
+    if sparse_steps and "mlp_only_layers" not in view.names:
+        view.note_default("mlp_only_layers", "none")
     if view.has("mlp_only_layers"):
         dense |= _layer_numbers(view, "mlp_only_layers", view.items("mlp_only_layers"), layers)
     return [expert and layer not in dense for layer, expert in enumerate(found)]

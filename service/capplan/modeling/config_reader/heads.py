@@ -24,7 +24,10 @@ def label_count(root: ConfigView) -> int:
     if root.has("num_labels"):
         return root.integer("num_labels", maximum=MAX_COUNT)
     labels = root.raw("id2label")
-    return len(labels) if isinstance(labels, Mapping) and labels else 2
+    if isinstance(labels, Mapping) and labels:
+        return len(labels)
+    root.note_default("num_labels", 2)
+    return 2
 
 
 def with_own_head(root: ConfigView, decoder: Decoder, name: str | None) -> tuple[Decoder, tuple[str, ...]]:

@@ -75,11 +75,13 @@ def read_jamba(view: ConfigView) -> Decoder:
 def read_mamba1(view: ConfigView) -> Decoder:
     """Mamba and Falcon-Mamba: nothing but Mamba1 blocks."""
     hidden = view.integer(*HIDDEN_KEYS)
-    expand = view.integer("expand", default=2, maximum=64, quiet=True)
+    # Falcon-Mamba's "expand" is unused: the inner width has its own key.
+    expand = None if view.model_type == "falcon_mamba" else view.integer("expand", default=2, maximum=64)
     mamba = Mamba1(
         hidden_size=hidden,
-        # Falcon-Mamba's "expand" is unused: the inner width has its own key.
-        inner_size=view.integer("intermediate_size", "d_inner", default=expand * hidden, quiet=True),
+        inner_size=view.integer(
+            "intermediate_size", "d_inner", default=expand * hidden if expand else None, quiet=True
+        ),
         state_size=view.integer("state_size"),
         kernel=view.integer("conv_kernel", maximum=64),
         time_step_rank=view.integer("time_step_rank", default=-(-hidden // 16), quiet=True),
@@ -167,7 +169,7 @@ def _nemotron_experts(view: ConfigView, hidden: int) -> MixtureOfExperts:
         shared_size=shared * view.integer("moe_shared_expert_intermediate_size"),
         gated=False,
         router_buffer=True,
-        latent_size=view.integer("moe_latent_size", default=0, minimum=0, quiet=True),
+        latent_size=view.integer("moe_latent_size", default=0, minimum=0, quiet="moe_latent_size" in view.names),
         module="mixer",
     )
 

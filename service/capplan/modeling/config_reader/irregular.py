@@ -111,7 +111,7 @@ def read_mimo_v2(view: ConfigView) -> Decoder:
     assert traits.experts is not None  # set one line above
     experts = read_experts(view, traits, traits.experts, hidden)
     dense = read_dense(view, traits, hidden)
-    routed = expert_layers(view, layers)
+    routed = expert_layers(view, layers, ("moe_layer_freq",))
     blocks = [
         Block((local if flag else full,), (experts if has else dense,), 2 * hidden)
         for flag, has in zip(flags, routed, strict=True)
@@ -150,6 +150,8 @@ def read_gemma4(view: ConfigView) -> Decoder:
     kinds = read_layer_types(view, layers)
     if kinds is None:
         raise view.missing("layer_types")
+    if SLIDING in kinds and not view.has("sliding_window"):
+        raise view.missing("sliding_window")
     shapes = _gemma4_shapes(view, local, kinds)
     blocks = []
     for kind, (head_dim, kv_heads) in zip(kinds, shapes, strict=True):

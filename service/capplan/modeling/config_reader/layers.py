@@ -77,15 +77,25 @@ def windows_by_layer(view: ConfigView, traits: FamilyTraits, layers: int) -> lis
     mere width is never taken.
     """
     gate = traits.window_gate
-    gated_off = gate is not None and not view.flag(gate, default=False, quiet=True)
     kinds = read_layer_types(view, layers)
     window = read_window(view)
+    # The class leaves windows off; it matters, and is said, where one is stated.
+    gated_off = gate is not None and not view.flag(gate, default=False, quiet=window is None)
     if view.model_type == "llama4_text":
+        if not view.names.intersection(WINDOW_KEYS):
+            raise view.missing("attention_chunk_size")
         return _llama4_windows(view, layers, window)
     if kinds is not None:
         if SLIDING in kinds and window is None and not view.has(*WINDOW_KEYS):
             raise view.missing(*WINDOW_KEYS)
         return [window if kind == SLIDING else None for kind in kinds]
+    if not view.names.intersection(WINDOW_KEYS):
+        if gate is not None and not gated_off:
+            raise view.missing(*WINDOW_KEYS)
+        if traits.window in (WindowRule.PATTERN, WindowRule.EVEN_LAYERS):
+            raise view.missing(*WINDOW_KEYS)
+        if traits.window is WindowRule.ALL:
+            view.remarks.append("no key states a sliding window: full attention is taken in every layer")
     if window is None or gated_off or traits.window is WindowRule.NEVER:
         return [None] * layers
     return [window if _slides(view, traits, layer) else None for layer in range(layers)]

@@ -38,6 +38,7 @@ _QWEN_NEXT = FamilyTraits(
     output_bias=("attention_bias", False),
     query_key_norm=QueryKeyNorm.HEAD,
     output_gate=("attn_output_gate", True),
+    head_dim=256,
     experts=ExpertTraits(
         shared_keys=("shared_expert_intermediate_size",), shared_gate=True, shared_module="shared_expert"
     ),

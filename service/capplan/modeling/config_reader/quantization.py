@@ -108,7 +108,7 @@ def _fp8_storage(view: ConfigView) -> str:
 
 
 def _bits(view: ConfigView) -> int:
-    return view.integer("bits", "w_bit", default=4, maximum=64)
+    return view.integer("bits", "w_bit", maximum=64)
 
 
 def _grouped_storage(view: ConfigView, method: str) -> str:

@@ -138,7 +138,12 @@ def _read_unknown(view: ConfigView) -> tuple[Decoder, tuple[str, ...]]:
 def _assemble(root: ConfigView, text: ConfigView, parts: _Parts) -> ModelArchitecture:
     decoder, head_notes = with_own_head(root, parts.decoder, parts.name)
     decoder = with_prediction(text, decoder)
-    notes = [*parts.assumptions, *head_notes]
+    notes = [*parts.assumptions, *head_notes, *dict.fromkeys(text.remarks)]
+    dtype = _dtype(root, text)
+    if dtype is None:
+        notes.append("no number format of the weights is stated: bf16 is taken")
+    if not architecture_name(root):
+        notes.append("no class is stated under architectures: the plain model of the type is taken")
     defaults = text.defaults + ([] if root is text else root.defaults)
     if defaults:
         listed = ", ".join(dict.fromkeys(defaults))
@@ -172,7 +177,7 @@ def _assemble(root: ConfigView, text: ConfigView, parts: _Parts) -> ModelArchite
         outer_maps=decoder.outer_maps,
         towers=parts.towers,
         prediction=decoder.prediction,
-        dtype=_dtype(root, text),
+        dtype=dtype or "bf16",
         state_element_bytes=_state_element_bytes(text),
         quantization=_quantization(root, text, parts.quantization, layers, decoder),
         assumptions=tuple(notes),
@@ -187,13 +192,14 @@ def _state_element_bytes(text: ConfigView) -> int:
     return 4
 
 
-def _dtype(root: ConfigView, text: ConfigView) -> str:
+def _dtype(root: ConfigView, text: ConfigView) -> str | None:
+    """The number format of the weights, ``None`` where no key states one that is known."""
     for view in (text, root):
         for key in ("torch_dtype", "dtype"):
             value = view.raw(key)
-            if isinstance(value, str):
-                return _DTYPES.get(value.removeprefix("torch."), "bf16")
-    return "bf16"
+            if isinstance(value, str) and value.removeprefix("torch.") in _DTYPES:
+                return _DTYPES[value.removeprefix("torch.")]
+    return None
 
 
 def _quantization(
@@ -205,6 +211,12 @@ def _quantization(
 ) -> NativeQuantization | None:
     block = None
     for view in (root, text):
+        for key in view.names - {"quantization_config"}:
+            value = view.raw(key)
+            if isinstance(value, Mapping) and not value.keys().isdisjoint(("quant_method", "quant_algo")):
+                raise UnsupportedModelError.single(
+                    view.field(key), "looks like a quantisation block, which is read from quantization_config"
+                )
         if block is None and view.has("quantization_config"):
             block = view.sub("quantization_config")
     fp4_experts = text.raw("expert_dtype") == "fp4"

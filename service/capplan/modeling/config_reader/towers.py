@@ -61,6 +61,10 @@ def _qwen3_vl(root: ConfigView, _hidden_size: int) -> tuple[Tower, ...]:
     merged = width * view.integer("spatial_merge_size", maximum=64) ** 2
     output = view.integer("out_hidden_size")
     stack = Stack(view.integer("depth", maximum=MAX_COUNT), width, view.integer("intermediate_size"), norm=4 * width)
+    required = ("temporal_patch_size", "deepstack_visual_indexes")[: 2 if root.model_type.startswith("qwen3_vl") else 1]
+    for key in required:
+        if key not in view.names:
+            raise view.missing(key)
     taps = len(view.items("deepstack_visual_indexes")) if view.has("deepstack_visual_indexes") else 0
     outer = [tower_map("visual.patch_embed", patch_inputs(view), width, bias=True)]
     for number in range(taps + 1):

@@ -47,6 +47,7 @@ class ExpertTraits:
         shared_default: width of the shared expert in expert widths when no key says so (Llama 4: 1).
         shared_count: a key must say how many shared experts there are.
         layer_keys: one of these keys must say which layers have experts.
+        sparse_steps: ``decoder_sparse_step`` and ``mlp_only_layers`` say it, by class default none is dense.
         shared_gate: the shared expert is gated.
         router_bias: trained router bias.
         router_buffer: score-correction buffer.
@@ -63,6 +64,7 @@ class ExpertTraits:
     shared_default: int = 0
     shared_count: bool = False
     layer_keys: tuple[str, ...] = ()
+    sparse_steps: bool = False
     shared_gate: bool = False
     router_bias: Flag = False
     router_buffer: Flag = False

@@ -46,6 +46,7 @@ class ConfigView:
         model_type: family the faults are reported for.
         read: keys that were looked at.
         defaults: ``key value`` phrases of size-relevant keys that were absent and taken from the family's class.
+        remarks: other sentences on what was assumed.
     """
 
     def __init__(
@@ -61,6 +62,7 @@ class ConfigView:
         self.model_type = model_type
         self.read: set[str] = set()
         self.defaults: list[str] = []
+        self.remarks: list[str] = []
 
     def field(self, key: str) -> str:
         """Path of a key."""
@@ -94,7 +96,7 @@ class ConfigView:
 
     def _derived(self, values: Mapping[str, object]) -> ConfigView:
         view = ConfigView(values, self.path, self.model_type, self._class_defaults)
-        view.read, view.defaults = self.read, self.defaults
+        view.read, view.defaults, view.remarks = self.read, self.defaults, self.remarks
         return view
 
     @property
