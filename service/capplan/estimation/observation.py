@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
@@ -300,7 +300,3 @@ def predict(groups: Sequence[tuple[Batch, NDArray[np.int64]]], count: int, fitte
 def measured(observations: Sequence[Observation]) -> NDArray[np.float64]:
     """The measured figures, (N,)."""
     return np.array([o.measurement.value for o in observations])
-
-
-Costs = Mapping[tuple[str, str, str], ModelCosts]
-"""Model costs by (model, weights, kv_cache)."""
