@@ -23,7 +23,7 @@ from capplan.modeling.feed_forward import DenseFeedForward
 from capplan.modeling.linear import Component, LinearMap, Shard
 
 
-def _attention(hidden: int, heads: int, head_dim: int, **changes: bool | int | str) -> SoftmaxAttention:
+def encoder_attention(hidden: int, heads: int, head_dim: int, **changes: bool) -> SoftmaxAttention:
     """Multi-head attention with biases that caches nothing."""
     plain = SoftmaxAttention(
         hidden_size=hidden,
@@ -37,7 +37,7 @@ def _attention(hidden: int, heads: int, head_dim: int, **changes: bool | int | s
         owns_cache=False,
         causal=False,
     )
-    return replace(plain, **changes)  # type: ignore[arg-type]  # the callers below name fields of their types
+    return replace(plain, **changes)  # type: ignore[arg-type]  # callers name fields that are flags
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,7 @@ def read_bert(view: ConfigView) -> Decoder:
     vocabulary = view.integer("vocab_size")
     positions = view.integer("max_position_embeddings", maximum=MAX_TOKENS)
     dense = DenseFeedForward(hidden, view.integer("intermediate_size", "hidden_dim"), gated=False, bias=True)
-    blocks = [Block((_attention(hidden, heads, head_dim),), (dense,), 4 * hidden)] * read_layer_count(view)
+    blocks = [Block((encoder_attention(hidden, heads, head_dim),), (dense,), 4 * hidden)] * read_layer_count(view)
     tables = [
         Embedding("word_embeddings", vocabulary, hidden),
         Embedding("position_embeddings", positions, hidden, Shard.REPLICATED),
@@ -130,7 +130,7 @@ def read_clip(view: ConfigView) -> tuple[Decoder, tuple[Tower, ...]]:
     vocabulary = text.integer("vocab_size")
     positions = text.integer("max_position_embeddings", maximum=MAX_TOKENS)
     dense = DenseFeedForward(hidden, text.integer("intermediate_size"), gated=False, bias=True)
-    attention = _attention(hidden, heads, read_head_dim(text, hidden, heads), causal=True)
+    attention = encoder_attention(hidden, heads, read_head_dim(text, hidden, heads), causal=True)
     shared = view.integer("projection_dim")
     projection = LinearMap("text_projection", Component.LM_HEAD, hidden, shared, shard=Shard.REPLICATED)
     decoder = Decoder(
@@ -162,8 +162,10 @@ def read_whisper(view: ConfigView) -> tuple[Decoder, tuple[Tower, ...]]:
     vocabulary = view.integer("vocab_size")
     frames = view.integer("max_source_positions", maximum=MAX_TOKENS)
     positions = view.integer("max_target_positions", maximum=MAX_TOKENS)
-    own = _attention(hidden, heads, hidden // heads, key_bias=False, causal=True, owns_cache=True)
-    cross = _attention(hidden, heads, hidden // heads, key_bias=False, cross_tokens=frames, module="encoder_attn")
+    own = encoder_attention(hidden, heads, hidden // heads, key_bias=False, causal=True, owns_cache=True)
+    cross = encoder_attention(
+        hidden, heads, hidden // heads, key_bias=False, cross_tokens=frames, module="encoder_attn"
+    )
     dense = DenseFeedForward(hidden, view.integer("decoder_ffn_dim"), gated=False, bias=True)
     view.first("encoder_attention_heads")  # changes no size: heads are as wide as the width over their number
     layers = view.integer("decoder_layers", maximum=MAX_COUNT)
@@ -216,7 +218,7 @@ def read_t5(view: ConfigView) -> tuple[Decoder, tuple[Tower, ...]]:
     buckets = view.integer("relative_attention_num_buckets", default=32) * heads
     sources = read_max_context(view) or 512
     layers = view.integer("num_layers", maximum=MAX_COUNT)
-    plain = replace(_attention(hidden, heads, head_dim), qkv_bias=False, output_bias=False)
+    plain = replace(encoder_attention(hidden, heads, head_dim), qkv_bias=False, output_bias=False)
     own = replace(plain, causal=True, owns_cache=True)
     cross = replace(plain, cross_tokens=sources, module="encoder_attn")
     dense = DenseFeedForward(hidden, inner, gated=gated)

@@ -108,17 +108,17 @@ def _nemotron_kinds(view: ConfigView, list_key: str, pattern_key: str) -> list[s
     return [_NEMOTRON_LETTERS[letter] for letter in pattern]
 
 
-def _mamba2(view: ConfigView, hidden: int) -> Mamba2:
-    """Mamba2 under the keys of Nemotron-H."""
+def _mamba2(view: ConfigView, hidden: int, prefix: str, state_key: str, *bias_keys: str) -> Mamba2:
+    """Mamba2 under the keys of Nemotron-H and Mamba2, which differ in what stands before heads and state."""
     return Mamba2(
         hidden_size=hidden,
-        heads=view.integer("mamba_num_heads", maximum=MAX_COUNT),
-        head_dim=view.integer("mamba_head_dim", maximum=MAX_COUNT),
+        heads=view.integer(f"{prefix}num_heads", maximum=MAX_COUNT),
+        head_dim=view.integer(f"{prefix}head_dim", maximum=MAX_COUNT),
         groups=view.integer("n_groups", maximum=MAX_COUNT),
-        state_size=view.integer("ssm_state_size", maximum=MAX_COUNT),
+        state_size=view.integer(state_key, maximum=MAX_COUNT),
         kernel=view.integer("conv_kernel", maximum=64),
         conv_bias=view.flag("use_conv_bias", default=True),
-        projection_bias=view.flag("mamba_proj_bias", "use_bias", default=False),
+        projection_bias=view.flag(*bias_keys, default=False),
     )
 
 
@@ -144,7 +144,8 @@ def read_nemotron_h(view: ConfigView) -> Decoder:
 def _nemotron_blocks(view: ConfigView, hidden: int, kinds: set[str]) -> dict[str, Block]:
     blocks: dict[str, Block] = {}
     if "mamba" in kinds:
-        blocks["mamba"] = Block((_mamba2(view, hidden),), (), hidden)
+        mamba = _mamba2(view, hidden, "mamba_", "ssm_state_size", "mamba_proj_bias", "use_bias")
+        blocks["mamba"] = Block((mamba,), (), hidden)
     if "attention" in kinds:
         attention = replace(read_softmax_attention(view, _BIASED, hidden), module="mixer")
         blocks["attention"] = Block((attention,), (), hidden)
@@ -250,16 +251,7 @@ def read_falcon_h1(view: ConfigView) -> Decoder:
 def read_mamba2(view: ConfigView) -> Decoder:
     """Mamba2 models: nothing but Mamba2 blocks."""
     hidden = view.integer(*HIDDEN_KEYS)
-    mamba = Mamba2(
-        hidden_size=hidden,
-        heads=view.integer("num_heads", maximum=MAX_COUNT),
-        head_dim=view.integer("head_dim", maximum=MAX_COUNT),
-        groups=view.integer("n_groups", maximum=MAX_COUNT),
-        state_size=view.integer("state_size", maximum=MAX_COUNT),
-        kernel=view.integer("conv_kernel", maximum=64),
-        conv_bias=view.flag("use_conv_bias", default=True),
-        projection_bias=view.flag("use_bias", default=False),
-    )
+    mamba = _mamba2(view, hidden, "", "state_size", "use_bias")
     inner = view.integer("expand", default=2, maximum=64) * hidden
     if mamba.inner_size != inner:
         raise view.inconsistent("num_heads", f"heads times head_dim is {mamba.inner_size}, not the inner width {inner}")

@@ -28,13 +28,7 @@ def _qwen2_vl(root: ConfigView, hidden_size: int) -> tuple[Tower, ...]:
     width = view.integer("embed_dim", default=1280)
     layers = view.integer("depth", default=32, maximum=MAX_COUNT)
     inner = width * view.integer("mlp_ratio", default=4, maximum=MAX_COUNT)
-    merged = width * view.integer("spatial_merge_size", default=2, maximum=64) ** 2
-    output = view.integer("hidden_size", default=hidden_size)
-    outer = (
-        tower_map("visual.patch_embed", patch_inputs(view.with_default("temporal_patch_size", 2)), width, bias=False),
-        tower_map("visual.merger.0", merged, merged, bias=True),
-        tower_map("visual.merger.2", merged, output, bias=True),
-    )
+    outer = _qwen2_merger(view, width, view.integer("hidden_size", default=hidden_size))
     stack = Stack(layers, width, inner, norm=4 * width)
     return (assemble("visual", (stack,), outer, 2 * width),)
 
@@ -44,15 +38,19 @@ def _qwen2_5_vl(root: ConfigView, hidden_size: int) -> tuple[Tower, ...]:
     width = view.integer("hidden_size", default=1280)
     layers = view.integer("depth", default=32, maximum=MAX_COUNT)
     inner = view.integer("intermediate_size", default=3420)
+    outer = _qwen2_merger(view, width, view.integer("out_hidden_size", default=hidden_size))
+    stack = Stack(layers, width, inner, gated=True, norm=2 * width)
+    return (assemble("visual", (stack,), outer, width),)
+
+
+def _qwen2_merger(view: ConfigView, width: int, output: int) -> tuple[LinearMap, ...]:
+    """Patch embedding, and the projector that makes one token of several patches."""
     merged = width * view.integer("spatial_merge_size", default=2, maximum=64) ** 2
-    output = view.integer("out_hidden_size", default=hidden_size)
-    outer = (
+    return (
         tower_map("visual.patch_embed", patch_inputs(view.with_default("temporal_patch_size", 2)), width, bias=False),
         tower_map("visual.merger.0", merged, merged, bias=True),
         tower_map("visual.merger.2", merged, output, bias=True),
     )
-    stack = Stack(layers, width, inner, gated=True, norm=2 * width)
-    return (assemble("visual", (stack,), outer, width),)
 
 
 def _qwen3_vl(root: ConfigView, _hidden_size: int) -> tuple[Tower, ...]:

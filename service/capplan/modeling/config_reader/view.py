@@ -153,6 +153,15 @@ class ConfigView:
         shown = str(value).lower() if isinstance(value, bool) else str(value)
         self.defaults.append(f"{key} {shown}")
 
+    def _present(self, keys: tuple[str, ...], default: object, *, quiet: bool) -> str | None:
+        """The first present key; without any the default is noted, or the absence refused where there is none."""
+        key = self.first(*keys)
+        if key is None and default is None:
+            raise self.missing(*keys)
+        if key is None and not quiet:
+            self.note_default(keys[0], default)
+        return key
+
     def integer(
         self,
         *keys: str,
@@ -170,12 +179,9 @@ class ConfigView:
             maximum: greatest accepted value.
             quiet: leave the default out of :attr:`defaults` (it changes no size, or is the rule and not a choice).
         """
-        key = self.first(*keys)
+        key = self._present(keys, default, quiet=quiet)
         if key is None:
-            if default is None:
-                raise self.missing(*keys)
-            if not quiet:
-                self.note_default(keys[0], default)
+            assert default is not None  # an absent key without one was refused
             return default
         return self.checked_integer(key, self._values[key], minimum=minimum, maximum=maximum)
 
@@ -195,12 +201,9 @@ class ConfigView:
 
     def flag(self, *keys: str, default: bool | None = None, quiet: bool = False) -> bool:
         """The first present of several aliases, as a boolean."""
-        key = self.first(*keys)
+        key = self._present(keys, default, quiet=quiet)
         if key is None:
-            if default is None:
-                raise self.missing(*keys)
-            if not quiet:
-                self.note_default(keys[0], default)
+            assert default is not None  # an absent key without one was refused
             return default
         value = self._values[key]
         if not isinstance(value, bool):
@@ -209,10 +212,9 @@ class ConfigView:
 
     def text(self, *keys: str, default: str | None = None) -> str:
         """The first present of several aliases, as a string."""
-        key = self.first(*keys)
+        key = self._present(keys, default, quiet=True)
         if key is None:
-            if default is None:
-                raise self.missing(*keys)
+            assert default is not None  # an absent key without one was refused
             return default
         value = self._values[key]
         if not isinstance(value, str):

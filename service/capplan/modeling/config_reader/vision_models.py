@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from capplan.modeling.architecture import Block, Embedding, Tower
-from capplan.modeling.attention import SoftmaxAttention
 from capplan.modeling.config_reader.attention import read_head_dim, read_query_heads
 from capplan.modeling.config_reader.decoder import Decoder
+from capplan.modeling.config_reader.encoders import encoder_attention
 from capplan.modeling.config_reader.heads import architecture_name, label_count
 from capplan.modeling.config_reader.layers import read_layer_count
 from capplan.modeling.config_reader.tower_parts import assemble, patch_count, patch_inputs, tower_map, vit_stack
@@ -18,18 +18,7 @@ def _encoder_blocks(view: ConfigView, hidden: int, *, qkv_bias: bool = True) -> 
     """Plain encoder layers: two layer norms, biases everywhere, nothing cached."""
     heads = read_query_heads(view)
     head_dim = read_head_dim(view, hidden, heads)
-    attention = SoftmaxAttention(
-        hidden_size=hidden,
-        query_heads=heads,
-        kv_heads=heads,
-        head_dim=head_dim,
-        value_head_dim=head_dim,
-        input_size=hidden,
-        qkv_bias=qkv_bias,
-        output_bias=True,
-        owns_cache=False,
-        causal=False,
-    )
+    attention = encoder_attention(hidden, heads, head_dim, qkv_bias=qkv_bias)
     dense = DenseFeedForward(hidden, view.integer("intermediate_size"), gated=False, bias=True)
     return [Block((attention,), (dense,), 4 * hidden)] * read_layer_count(view)
 
