@@ -162,10 +162,9 @@ def read_whisper(view: ConfigView) -> tuple[Decoder, tuple[Tower, ...]]:
     vocabulary = view.integer("vocab_size")
     frames = view.integer("max_source_positions", maximum=MAX_TOKENS)
     positions = view.integer("max_target_positions", maximum=MAX_TOKENS)
-    own = encoder_attention(hidden, heads, hidden // heads, key_bias=False, causal=True, owns_cache=True)
-    cross = encoder_attention(
-        hidden, heads, hidden // heads, key_bias=False, cross_tokens=frames, module="encoder_attn"
-    )
+    plain = encoder_attention(hidden, heads, hidden // heads, key_bias=False)
+    own = replace(plain, causal=True, owns_cache=True)
+    cross = replace(plain, cross_tokens=frames, module="encoder_attn")
     dense = DenseFeedForward(hidden, view.integer("decoder_ffn_dim"), gated=False, bias=True)
     view.first("encoder_attention_heads")  # changes no size: heads are as wide as the width over their number
     layers = view.integer("decoder_layers", maximum=MAX_COUNT)
