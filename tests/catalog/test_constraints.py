@@ -47,8 +47,10 @@ VALID: dict[str, dict[str, Any]] = {
     | {"expert_parallel": 1, "attention_data_parallel": 2, "input_tokens": 1000.0, "output_tokens": 100.0}
     | {"load_kind": "concurrency", "load_value": 16.0, "metric": "tpot_ms", "statistic": "mean", "value": 20.0}
     | {"trust": "B"},
+    "calibrations": {"created_at": datetime.datetime(2026, 11, 30), "measurement_revision": 1, "source": "own"}
+    | {"generations": ["hopper"], "engines": ["vllm"], "coefficients": {}, "residuals": {}},
 }
-WITH_SOURCE = tuple(name for name in VALID if name not in {"mig_profile_starts", "measurement_imports"})
+WITH_SOURCE = tuple(name for name in VALID if name not in {"mig_profile_starts", "measurement_imports", "calibrations"})
 
 # (table, what is wrong, the rule that refuses it)
 CHECKS: list[tuple[str, dict[str, Any], str]] = [
@@ -167,6 +169,8 @@ CHECKS: list[tuple[str, dict[str, Any], str]] = [
     ("measurements", {"import_id": 7, "edited": True}, "own_rows_were_imported"),
     ("measurements", {"import_id": 7, "trust": "own"}, "imported_by_an_operator"),
     ("measurement_revision", {"id": 2, "revision": 0}, "only_row"),
+    ("calibrations", {"source": "theirs"}, "source_known"),
+    ("calibrations", {"measurement_revision": -1}, "measurement_revision_at_least_0"),
     ("catalog_revision", {"id": 2, "revision": 0}, "only_row"),
     ("catalog_revision", {"id": 2, "revision": -1}, "only_row"),
 ]

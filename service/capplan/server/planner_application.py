@@ -9,7 +9,7 @@ from capplan.catalog.snapshot import CatalogSnapshot
 from capplan.errors import FieldViolation, InvalidInputError
 from capplan.modeling.architecture import ModelArchitecture
 from capplan.modeling.costs import ModelCosts, model_costs
-from capplan.modeling.precision import accepted_weight_precisions, native_precision
+from capplan.modeling.precision import accepted_weight_precisions, native_precision, sizable_weight_precisions
 from capplan.planning.deployment import estimate_deployment
 from capplan.planning.planner import plan
 from capplan.server.conversion.models import to_model_description
@@ -76,17 +76,17 @@ class PlannerApplication:
         snapshot = self._snapshot()
         architecture = select_model(request.model, snapshot)
         asked = tuple(request.precisions)
-        accepted = accepted_weight_precisions(architecture)
+        sizable = sizable_weight_precisions(architecture)
         # Figures of tokens, steps and accelerators need one format the model can be stored in: the first such one
         # asked for, or its own.
-        weights = next((precision for precision in asked if precision in accepted), native_precision(architecture))
+        weights = next((precision for precision in asked if precision in sizable), native_precision(architecture))
         with _fields_renamed("precision.kv_cache", "kv_cache"):
             costs = model_costs(architecture, weights, request.kv_cache or "auto")
         return planner_service_pb2.DescribeModelResponse(
             model=to_model_description(
                 architecture,
                 costs,
-                asked or accepted,
+                asked or accepted_weight_precisions(architecture),
                 accelerators=[record.accelerator for record in snapshot.accelerators.values()],
                 training=request.training,
             ),

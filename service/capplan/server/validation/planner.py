@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from capplan.catalog.records import PriceTerm
-from capplan.modeling.precision import WEIGHT_PRECISIONS
+from capplan.modeling.precision import SIZABLE_PRECISIONS
 from capplan.modeling.training import Optimizer
 from capplan.server.validation.checks import Violations
 from capplan.server.validation.parts import (
@@ -83,7 +83,7 @@ def validate_describe_model(request: planner_service_pb2.DescribeModelRequest) -
     check_model(violations, request.model)
     if violations.count("precisions", request.precisions, MAX_LIST_ENTRIES):
         for index, weights in enumerate(request.precisions):
-            violations.one_of(f"precisions[{index}]", weights, WEIGHT_PRECISIONS)
+            violations.one_of(f"precisions[{index}]", weights, SIZABLE_PRECISIONS)
             if weights in request.precisions[:index]:
                 violations.add(f"precisions[{index}]", f"{weights!r} is listed already; accepted: each once")
     check_kv_cache(violations, "kv_cache", request.kv_cache)
