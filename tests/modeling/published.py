@@ -329,6 +329,7 @@ NEMOTRON_H_56B = decoder(
     conv_kernel=4,
     use_conv_bias=True,
     mamba_proj_bias=False,
+    use_bias=False,
 )
 MINIMAX_TEXT_01 = decoder(
     "minimax_text_01",
@@ -364,6 +365,7 @@ JAMBA_1_5_MINI = decoder(
     mamba_expand=2,
     mamba_conv_bias=True,
     mamba_proj_bias=False,
+    use_bias=False,
 )
 JAMBA_1_5_LARGE = JAMBA_1_5_MINI | {
     "num_hidden_layers": 72,
@@ -394,6 +396,7 @@ GRANITE_4_H_SMALL = decoder(
     mamba_expand=2,
     mamba_conv_bias=True,
     mamba_proj_bias=False,
+    use_bias=False,
 )
 DEEPSEEK_V4_FLASH: Config = {
     "model_type": "deepseek_v4",

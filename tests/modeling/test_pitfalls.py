@@ -471,3 +471,13 @@ def test_a_latent_cache_has_nothing_to_do_with_the_head_width(head_dim: int | No
     config = {key: value for key, value in published.DEEPSEEK_V3.items() if key != "head_dim"}
     config |= {} if head_dim is None else {"head_dim": head_dim}
     assert counts(read_config(config)) == (671_026_404_352, 70_272)
+
+
+def test_nemotron_h_projections_follow_use_bias() -> None:
+    # NemotronHMamba2Mixer gives in_proj and out_proj bias=config.use_bias and reads mamba_proj_bias nowhere.
+    config = published.NEMOTRON_H_56B
+    plain = total_parameters(read_config(config))
+    assert total_parameters(read_config(config | {"mamba_proj_bias": True})) == plain
+    # 54 mixers: in_proj gives 2 x 16,384 + 2 x 8 x 256 + 256 = 37,120 values, out_proj 8,192.
+    assert config["hybrid_override_pattern"].count("M") == 54
+    assert total_parameters(read_config(config | {"use_bias": True})) == plain + 54 * (37_120 + 8_192)

@@ -108,7 +108,7 @@ def _nemotron_kinds(view: ConfigView, list_key: str, pattern_key: str) -> list[s
     return [_NEMOTRON_LETTERS[letter] for letter in pattern]
 
 
-def _mamba2(view: ConfigView, hidden: int, prefix: str, state_key: str, *bias_keys: str) -> Mamba2:
+def _mamba2(view: ConfigView, hidden: int, prefix: str, state_key: str) -> Mamba2:
     """Mamba2 under the keys of Nemotron-H and Mamba2, which differ in what stands before heads and state."""
     return Mamba2(
         hidden_size=hidden,
@@ -118,7 +118,7 @@ def _mamba2(view: ConfigView, hidden: int, prefix: str, state_key: str, *bias_ke
         state_size=view.integer(state_key, maximum=MAX_COUNT),
         kernel=view.integer("conv_kernel", maximum=64),
         conv_bias=view.flag("use_conv_bias", default=True),
-        projection_bias=view.flag(*bias_keys, default=False),
+        projection_bias=view.flag("use_bias", default=False),
     )
 
 
@@ -144,7 +144,8 @@ def read_nemotron_h(view: ConfigView) -> Decoder:
 def _nemotron_blocks(view: ConfigView, hidden: int, kinds: set[str]) -> dict[str, Block]:
     blocks: dict[str, Block] = {}
     if "mamba" in kinds:
-        mamba = _mamba2(view, hidden, "mamba_", "ssm_state_size", "mamba_proj_bias", "use_bias")
+        view.first("mamba_proj_bias")  # its class stores the key and gives both projections use_bias instead
+        mamba = _mamba2(view, hidden, "mamba_", "ssm_state_size")
         blocks["mamba"] = Block((mamba,), (), hidden)
     if "attention" in kinds:
         attention = replace(read_softmax_attention(view, _BIASED, hidden), module="mixer")
@@ -251,7 +252,7 @@ def read_falcon_h1(view: ConfigView) -> Decoder:
 def read_mamba2(view: ConfigView) -> Decoder:
     """Mamba2 models: nothing but Mamba2 blocks."""
     hidden = view.integer(*HIDDEN_KEYS)
-    mamba = _mamba2(view, hidden, "", "state_size", "use_bias")
+    mamba = _mamba2(view, hidden, "", "state_size")
     inner = view.integer("expand", default=2, maximum=64) * hidden
     if mamba.inner_size != inner:
         raise view.inconsistent("num_heads", f"heads times head_dim is {mamba.inner_size}, not the inner width {inner}")
