@@ -10,7 +10,7 @@ from hypothesis import assume, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from capplan.errors import InvalidInputError
+from capplan.errors import InvalidInputError, UnsupportedModelError
 from capplan.estimation.engine import EngineChoice
 from capplan.hardware.mig_geometry import can_place
 from capplan.planning.placement import Plan
@@ -225,9 +225,24 @@ class TestRefusals:
             plan(question(workload=workload))
         assert [v.field for v in caught.value.violations] == [field]
 
+    def test_a_slice_profile_of_no_board_is_refused_by_name(self) -> None:
+        with pytest.raises(InvalidInputError) as caught:
+            plan(question(constraints=Constraints(mig_profiles=("1g.10gb", "9g.99gb"))))
+        assert [v.field for v in caught.value.violations] == ["constraints.mig_profiles[1]"]
+
+    def test_models_without_output_tokens_are_refused_by_name(self) -> None:
+        headless = replace(
+            costs("QWEN3_4B", "bf16"),
+            gemms=tuple(g for g in costs("QWEN3_4B", "bf16").gemms if not g.once_per_sequence),
+        )
+        with pytest.raises(UnsupportedModelError) as caught:
+            plan(question(headless))
+        assert [v.field for v in caught.value.violations] == ["model"]
+
     @pytest.mark.parametrize(
         ("engine", "field"),
         [
+            (EngineChoice(max_num_batched_tokens=128), "constraints.engine.max_num_batched_tokens"),
             (EngineChoice(name="tgi"), "constraints.engine.name"),
             (EngineChoice(version="0.5"), "constraints.engine.version"),
             (EngineChoice(version="newest"), "constraints.engine.version"),
@@ -252,6 +267,17 @@ class TestRelaxations:
         answer = plan(question(itl_ms=1.0))
         value = float(answer.relaxations[0].value)
         assert not plan(question(itl_ms=value * 0.97)).placements
+
+    def test_devices_without_a_price_are_not_offered_to_a_ranking_by_cost(self) -> None:
+        # MI300X would need the fewest devices, and has no price
+        query = question(
+            costs("LLAMA_3_1_70B", "bf16"),
+            tokens_per_s=100,
+            constraints=Constraints(allowed_skus=("mi300x-192gb", "h100-sxm-80gb"), max_devices=1),
+        )
+        by_field = {r.field: r.value for r in plan(query).relaxations}
+        enough = int(by_field["constraints.max_devices"])
+        assert plan(replace(query, constraints=replace(query.constraints, max_devices=enough))).placements
 
     def test_a_hopeless_limit_is_still_answered(self) -> None:
         answer = plan(question(itl_ms=1e-5))

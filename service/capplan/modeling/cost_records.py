@@ -165,6 +165,12 @@ class ModelCosts:
         return sum(gemm.stored_bytes for gemm in self.gemms) + self.replicated_bytes
 
     @property
+    def generates_tokens(self) -> bool:
+        """Whether the model has a language-model head and keeps a cache or state to go on from."""
+        head = any(gemm.once_per_sequence and gemm.active_parameters for gemm in self.gemms)
+        return head and (self.cache_bytes_per_token > 0 or bool(self.states))
+
+    @property
     def cache_bytes_per_token(self) -> float:
         """KV bytes per token over all layers while the context is shorter than every window, unsharded."""
         return sum(a.layers * a.cache_bytes_per_token for a in self.attentions)

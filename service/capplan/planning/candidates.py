@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import IntEnum
 
-from capplan.errors import InvalidInputError
+from capplan.errors import InvalidInputError, UnsupportedModelError
 from capplan.estimation.device import RankDevice, mig_rank_device, whole_device
 from capplan.estimation.engine import resolve_settings
 from capplan.estimation.legality import Fault, device_faults, link_faults, memory_faults, split_faults
@@ -74,6 +74,20 @@ class Candidate:
 def describe(device: RankDevice, parallelism: Parallelism) -> str:
     """Names a configuration."""
     return device.label if device.profile else f"tensor parallel {parallelism.tensor_parallel}"
+
+
+def refuse_without_output(model: ModelCosts) -> None:
+    """Refuses models that generate nothing: their work is samples, not tokens, and is not planned yet.
+
+    Raises:
+        UnsupportedModelError: the model is an encoder, or an embedding or reward model.
+    """
+    if not model.generates_tokens:
+        raise UnsupportedModelError.single(
+            "model",
+            f"{model.model} has no language-model head, so it generates no output tokens; encoders, embedding and "
+            "reward models are not planned yet, describe-model sizes them",
+        )
 
 
 def asked_context_tokens(model: ModelCosts, asked: int | None, request: Request) -> int:

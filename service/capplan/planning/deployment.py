@@ -15,7 +15,7 @@ from capplan.estimation.replica import Parallelism, Replica
 from capplan.estimation.steady_state import Request
 from capplan.hardware.mig import MigProfile
 from capplan.modeling.costs import ModelCosts
-from capplan.planning.candidates import Candidate, asked_context_tokens
+from capplan.planning.candidates import Candidate, asked_context_tokens, refuse_without_output
 from capplan.planning.query import SupplyItem, Workload
 from capplan.planning.sizing import batch_cap
 
@@ -96,6 +96,7 @@ def estimate_deployment(query: DeploymentQuery) -> DeploymentEstimate:
         InvalidInputError: the engine or its version is not modelled, or the context contradicts the model.
     """
     request = Request(query.workload.input_tokens, query.workload.output_tokens)
+    refuse_without_output(query.model)
     context = asked_context_tokens(query.model, query.workload.max_context_tokens, request)
     parallelism = Parallelism(tensor_parallel=query.tensor_parallel)
     notes = list(query.model.assumptions)

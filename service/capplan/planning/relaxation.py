@@ -33,10 +33,10 @@ def _feasible(query: PlacementQuery) -> bool:
     return solve(query).sized is not None
 
 
-def _round_up(value: float) -> float:
-    """Three significant digits, upwards."""
+def _rounded(value: float, whole: Callable[[float], int] = math.ceil) -> float:
+    """Three significant digits, upwards unless another way to a whole number is given."""
     digits = 2 - math.floor(math.log10(value))
-    return math.ceil(value * 10.0**digits) / 10.0**digits
+    return whole(value * 10.0**digits) / 10.0**digits
 
 
 def _smallest(low: float, high: float, feasible: Callable[[float], bool]) -> float:
@@ -70,7 +70,7 @@ def _latency_limits(query: PlacementQuery) -> Iterator[Relaxation]:
             if highest > _LOOSEST_MS * _LIMIT_FACTOR:
                 break
         else:
-            value = _round_up(_smallest(lowest, highest, lambda v, at=at: _feasible(at(v))))  # type: ignore[misc]
+            value = _rounded(_smallest(lowest, highest, lambda v, at=at: _feasible(at(v))))  # type: ignore[misc]
             metric = limit.metric.value.upper()
             yield Relaxation(
                 f"latency_limits[{index}].limit_ms", f"{value:g}", f"the {metric} limit can be met from {value:g} ms on"
@@ -97,7 +97,10 @@ def _context(query: PlacementQuery, context_tokens: int) -> Iterator[Relaxation]
 def _amounts(query: PlacementQuery) -> Iterator[Relaxation]:
     limits = query.constraints
     if limits.max_devices is not None:
-        best = _best(replace(_constrain(query, max_devices=None), objective=Objective.DEVICES))
+        # devices without a price must stay out where the question needs one
+        needs_price = query.objective is Objective.COST or limits.max_usd_per_h is not None
+        supply = tuple(item for item in query.supply if item.price is not None or not needs_price)
+        best = _best(replace(_constrain(query, max_devices=None), objective=Objective.DEVICES, supply=supply))
         if best is not None:
             yield Relaxation(
                 "constraints.max_devices", f"{best[1]:.0f}", f"{best[1]:.0f} devices are enough, of {best[0]}"
@@ -105,7 +108,7 @@ def _amounts(query: PlacementQuery) -> Iterator[Relaxation]:
     if limits.max_usd_per_h is not None:
         best = _best(replace(_constrain(query, max_usd_per_h=None), objective=Objective.COST))
         if best is not None:
-            budget = _round_up(best[2])
+            budget = _rounded(best[2])
             yield Relaxation(
                 "constraints.max_usd_per_h", f"{budget:g}", f"a budget of {budget:g} $/h is enough, with {best[0]}"
             )
@@ -122,9 +125,9 @@ def _target(query: PlacementQuery, solution: Solution) -> Iterator[Relaxation]:
         return
     # the largest feasible value is the smallest feasible reciprocal
     factor = _smallest(1.0, _LIMIT_FACTOR, lambda f: _feasible(at(query.target.value / f)))
-    value = query.target.value / _round_up(factor)
+    value = _rounded(query.target.value / factor, math.floor)
     field = f"target.{query.target.kind.value}"
-    yield Relaxation(field, f"{value:.4g}", f"{value:.4g} {query.target.kind.value} can be served within the bounds")
+    yield Relaxation(field, f"{value:g}", f"{value:g} {query.target.kind.value} can be served within the bounds")
 
 
 def _releases(query: PlacementQuery) -> Iterator[tuple[str, str, Change]]:
@@ -133,12 +136,8 @@ def _releases(query: PlacementQuery) -> Iterator[tuple[str, str, Change]]:
     pinned: tuple[tuple[bool, str, str, dict[str, object]], ...] = (
         (bool(c.allowed_skus), "constraints.allowed_accelerators", "", {"allowed_skus": ()}),
         (bool(c.denied_skus), "constraints.denied_accelerators", "", {"denied_skus": ()}),
-        (
-            c.mig is not MigPolicy.ALLOWED or bool(c.mig_profiles),
-            "constraints.mig_policy",
-            MigPolicy.ALLOWED.value,
-            {"mig": MigPolicy.ALLOWED, "mig_profiles": ()},
-        ),
+        (c.mig is not MigPolicy.ALLOWED, "constraints.mig_policy", MigPolicy.ALLOWED.value, {"mig": MigPolicy.ALLOWED}),
+        (bool(c.mig_profiles), "constraints.mig_profiles", "", {"mig_profiles": ()}),
         (bool(c.tensor_parallel_sizes), "constraints.tensor_parallel_sizes", "", {"tensor_parallel_sizes": ()}),
         (
             takes_gpu_memory_utilization(c.engine) and (c.engine.gpu_memory_utilization or 0.0) < _RAISED_UTILIZATION,

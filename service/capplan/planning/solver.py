@@ -8,10 +8,18 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from capplan.errors import FieldViolation, InvalidInputError
 from capplan.estimation.legality import Fault
 from capplan.estimation.steady_state import Request, steady_state
 from capplan.estimation.table import ReplicaTable, build_table
-from capplan.planning.candidates import Candidate, Dropped, Stage, asked_context_tokens, enumerate_candidates
+from capplan.planning.candidates import (
+    Candidate,
+    Dropped,
+    Stage,
+    asked_context_tokens,
+    enumerate_candidates,
+    refuse_without_output,
+)
 from capplan.planning.query import LatencyLimit, Objective, PlacementQuery
 from capplan.planning.ranking import Packing, Values, objective_values, packing, serving_power_w
 from capplan.planning.sizing import (
@@ -133,12 +141,29 @@ def _amount_fault(query: PlacementQuery, candidate: Candidate, devices: float) -
     return None
 
 
+def _refuse_unknown_profiles(query: PlacementQuery) -> None:
+    known = {profile.name for item in query.supply if item.mig_board for profile in item.mig_board.profiles}
+    unknown = [
+        FieldViolation(
+            f"constraints.mig_profiles[{index}]",
+            f"no board has a profile {name!r}; accepted: {', '.join(sorted(known)) or 'none, no device has MIG'}",
+        )
+        for index, name in enumerate(query.constraints.mig_profiles)
+        if name not in known
+    ]
+    if unknown:
+        raise InvalidInputError(unknown)
+
+
 def solve(query: PlacementQuery) -> Solution:
     """Evaluates every configuration of every supplied device.
 
     Raises:
-        InvalidInputError: the engine or the asked context is not possible whatever the device.
+        InvalidInputError: the engine, the asked context or a slice profile is not possible whatever the device.
+        UnsupportedModelError: the model generates no tokens.
     """
+    refuse_without_output(query.model)
+    _refuse_unknown_profiles(query)
     request = Request(query.workload.input_tokens, query.workload.output_tokens)
     context = asked_context_tokens(query.model, query.workload.max_context_tokens, request)
     started, dropped = enumerate_candidates(query, request, context)

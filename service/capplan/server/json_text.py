@@ -39,9 +39,7 @@ def parse_json_object(text: str, field: str) -> Mapping[str, Any]:
     if size > MAX_JSON_BYTES:
         raise refuse(f"has {size} bytes, more than the {MAX_JSON_BYTES} accepted")
     try:
-        value = json.loads(
-            text, object_pairs_hook=_unique_keys, parse_float=_finite_float, parse_constant=_refuse_constant
-        )
+        value = json.loads(text, object_pairs_hook=_unique_keys, parse_float=_finite_float, parse_constant=_constant)
     except json.JSONDecodeError as error:
         raise refuse(f"is not JSON ({error.msg} in line {error.lineno}, column {error.colno})") from None
     except _RefusedError as error:
@@ -77,8 +75,11 @@ def _finite_float(text: str) -> float:
     return value
 
 
-def _refuse_constant(text: str) -> float:
-    raise _RefusedError(f"has {text}, which JSON does not know")
+def _constant(text: str) -> float:
+    """Published configs carry ``Infinity`` where a limit is open; the reader refuses it wherever a size is meant."""
+    if text == "NaN":
+        raise _RefusedError(f"has {text}, which JSON does not know")
+    return float(text)
 
 
 def _kind(value: object) -> str:

@@ -198,7 +198,7 @@ def resolve(
     """Fills in what vLLM would default to on a device; the number of ranks changes nothing.
 
     Raises:
-        InvalidInputError: the version is not modelled.
+        InvalidInputError: the version is not modelled, or a step has fewer tokens than sequences.
     """
     del ranks
     version = version_of(choice)
@@ -206,6 +206,12 @@ def resolve(
     release = max((r for r in _RELEASES if r.since <= minor), key=lambda r: r.since)
     sequences, tokens = _caps(version, accelerator, device_bytes, context_tokens)
     sequences, tokens = choice.max_num_seqs or sequences, choice.max_num_batched_tokens or tokens
+    if tokens < sequences:
+        raise InvalidInputError.single(
+            f"{ENGINE_FIELD}.max_num_batched_tokens",
+            f"{tokens} is below the {sequences} sequences of a step, which vLLM refuses to start with; "
+            f"accepted: {sequences} or more, or a smaller max_num_seqs",
+        )
     largest = min(2 * sequences, 1024 if _captures_1024(minor, accelerator) else 512, tokens)
     memory = release.memory
     if accelerator.vendor == "amd" and memory.graphs_in_budget and minor < (0, 33):

@@ -99,18 +99,25 @@ class IgnoredModules:
         return matches(below_root) is not None or any(matches(f"{root}.{below_root}") for root in _ROOTS)
 
 
+_MOST_REPEATS = 4
+"""A matcher tries every way to share a name out over the repeats, which grows with their number as a power."""
+
+
 def _wildcard(entry: str) -> str:
     """A pattern with ``*``, which also covers everything below what it names."""
+    if entry.count("*") > _MOST_REPEATS:
+        raise InvalidInputError.single(_FIELD, f"{entry!r} has more than {_MOST_REPEATS} wildcards")
     return ".*".join(re.escape(part) for part in entry.split("*")) + r"(?:\..*)?"
 
 
 def _checked(expression: str) -> str:
-    """A regular expression from a config; nested repeats, which may take forever, are refused."""
+    """A regular expression from a config; what may take forever (repeats of groups, or many repeats) is refused."""
     try:
         re.compile(expression)
     except re.error as error:
         raise InvalidInputError.single(_FIELD, f"{expression!r} is no regular expression: {error}") from None
-    if re.search(r"[*+}]\)?[*+{]|\([^)]*[*+][^)]*\)[*+{]", expression) or expression.count("*") > 8:
+    repeated = re.search(r"[*+}]\)?[*+{]|\)[*+{]", expression)
+    if repeated or sum(expression.count(sign) for sign in "*+{") > _MOST_REPEATS:
         raise InvalidInputError.single(_FIELD, f"{expression!r} is too complex")
     return expression
 
