@@ -418,9 +418,10 @@ def test_cross_attention_layers_hold_an_image_and_no_text(
 
 
 def test_maverick_in_fp8_keeps_all_but_routed_experts_in_16_bit() -> None:
+    weights = {"num_bits": 8, "type": "float", "strategy": "channel"}
     block = {
         "quant_method": "compressed-tensors",
-        "config_groups": {"g": {"weights": {"num_bits": 8, "type": "float", "strategy": "channel"}}},
+        "config_groups": {"g": {"targets": ["Linear"], "weights": weights}},
         "ignore": [],
     }
     costs = costs_of(read_config(published.LLAMA_4_MAVERICK | {"quantization_config": block}))

@@ -86,7 +86,10 @@ def test_mxfp4_experts_run_on_ranks_that_do_not_divide_their_groups_of_32(config
 
 def test_mxfp4_dense_layers_keep_their_groups_whole() -> None:
     block = {"num_bits": 4, "type": "float", "strategy": "group", "group_size": 32}
-    quantization = {"quant_method": "compressed-tensors", "config_groups": {"group_0": {"weights": block}}}
+    quantization = {
+        "quant_method": "compressed-tensors",
+        "config_groups": {"group_0": {"targets": ["Linear"], "weights": block}},
+    }
     config = published.LLAMA_3_1_8B | {"intermediate_size": 32 * 450, "quantization_config": quantization}
     assert legal(costs_of(config), (1, 2, 4)) == [1, 2]
     assert codes(costs_of(config), 4) == {ShardingFaultCode.SCALE_GROUP_WIDTH}

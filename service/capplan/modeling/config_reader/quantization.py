@@ -63,6 +63,10 @@ def read_quantization(
         # Meta's Maverick checkpoint names no module left in 16 bit, yet only its routed experts are in fp8.
         scheme = replace(scheme, experts_only=True)
     kv_cache = scheme.kv_cache or (hint.kv_cache if hint else None)
+    if config is not None and scheme.method == "mxfp4" and not _has_experts(layers):
+        raise UnsupportedModelError.single(
+            config.field("quant_method"), "mxfp4 is known for routed experts only, of which there are none"
+        )
     maps = _quantized_maps(scheme, layers, head)
     if fp4_experts:
         maps = tuple(replace(m, storage="mxfp4") if ".experts." in m.name else m for m in maps)
@@ -112,6 +116,14 @@ def _bits(view: ConfigView) -> int:
 
 
 def _grouped_storage(view: ConfigView, method: str) -> str:
+    if method == "awq" and not view.flag("zero_point", default=True):
+        raise UnsupportedModelError.single(view.field("zero_point"), "only awq with zero points (true) is known")
+    if view.flag("lm_head", default=False, quiet=True):
+        raise UnsupportedModelError.single(view.field("lm_head"), "a quantised output head is not known; known: false")
+    if view.raw("dynamic") not in (None, False, {}):
+        raise UnsupportedModelError.single(
+            view.field("dynamic"), "rules that differ by module are not known how to read; accepted is none"
+        )
     bits, group = _bits(view), view.integer("group_size", "q_group_size", minimum=-1)
     name = f"{method}_int{bits}_g{group}"
     if name not in ("awq_int4_g128", "gptq_int4_g128", "gptq_int8_g128"):
@@ -122,7 +134,16 @@ def _grouped_storage(view: ConfigView, method: str) -> str:
 
 
 def _bitsandbytes(view: ConfigView, ignored: tuple[str, ...]) -> _Scheme:
-    if view.flag("load_in_8bit", default=False, quiet=True):
+    in_4_bit, in_8_bit = (view.flag(key, default=False, quiet=True) for key in ("load_in_4bit", "load_in_8bit"))
+    if in_4_bit == in_8_bit:
+        raise UnsupportedModelError.single(
+            view.field("load_in_4bit"), "exactly one of load_in_4bit and load_in_8bit must be true"
+        )
+    if view.flag("llm_int8_has_fp16_weight", default=False, quiet=True):
+        raise UnsupportedModelError.single(
+            view.field("llm_int8_has_fp16_weight"), "weights kept in 16 bit are not known; known: false"
+        )
+    if in_8_bit:
         return _Scheme("int8", "bitsandbytes", "bnb_int8", ignored, None)
     if view.text("bnb_4bit_quant_type", default="nf4") != "nf4":
         raise UnsupportedModelError.single(view.field("bnb_4bit_quant_type"), "only nf4 is known")
@@ -141,8 +162,42 @@ def _compressed_tensors(view: ConfigView) -> _Scheme:
     weights = group.sub("weights")
     ignored = _strings(view, "ignore")
     method = view.text("quant_method", default="modelopt")
+    if method not in ("compressed-tensors", "modelopt"):
+        raise UnsupportedModelError.single(
+            view.field("quant_method"), f"{method!r} has no config_groups; known: compressed-tensors, modelopt"
+        )
+    _check_packing(view, group, weights, method)
     precision, storage = _weight_storage(group, weights)
+    if view.has("quant_algo") and _algorithm(view)[0] != precision:
+        raise UnsupportedModelError.single(
+            view.field("quant_algo"), f"contradicts config_groups, whose weights are {precision}"
+        )
     return _Scheme(precision, method, storage, ignored, _kv_scheme(view))
+
+
+def _check_packing(view: ConfigView, group: ConfigView, weights: ConfigView, method: str) -> None:
+    """Refuse what makes a group smaller or larger than all linear layers in symmetric numbers."""
+    # ModelOpt leaves targets, strategy and symmetry out where they are the only ones it has.
+    for place, key in ((group, "targets"), (weights, "strategy"), (weights, "type")):
+        if method == "compressed-tensors" and not place.has(key):
+            raise UnsupportedModelError.single(place.field(key), "is needed to size the quantised layers")
+    if group.has("targets") and group.raw("targets") != ["Linear"]:
+        raise UnsupportedModelError.single(group.field("targets"), 'only ["Linear"] is known, with ignore for the rest')
+    if not weights.flag("symmetric", default=True, quiet=True):
+        raise UnsupportedModelError.single(weights.field("symmetric"), "weights with zero points are not known")
+    if weights.raw("actorder") in ("group", True):
+        raise UnsupportedModelError.single(
+            weights.field("actorder"), "stored group indices are not known; known: null, weight, static"
+        )
+    if weights.raw("block_structure") not in (None, [128, 128]) or (
+        weights.raw("strategy") == "block" and not weights.has("block_structure")
+    ):
+        raise UnsupportedModelError.single(weights.field("block_structure"), "only blocks of [128, 128] are known")
+    for place in (view, group):
+        if place.raw("format") in ("dense", "marlin-24", "sparse-24-bitmask", "sparse-bitmask", "mixed-precision"):
+            raise UnsupportedModelError.single(place.field("format"), f"{place.text('format')!r} is not known")
+    if view.raw("sparsity_config") not in (None, {}):
+        raise UnsupportedModelError.single(view.field("sparsity_config"), "sparse weights are not known")
 
 
 def _weight_storage(group: ConfigView, weights: ConfigView) -> tuple[str, str]:
@@ -190,19 +245,30 @@ def _kv_name(value: str, field: str) -> str:
     raise UnsupportedModelError.single(field, f"KV-cache format {value!r} is not known; known: FP8")
 
 
-def _model_optimizer(view: ConfigView) -> _Scheme:
+def _algorithm(view: ConfigView) -> tuple[str, str]:
+    """Precision and storage of ModelOpt's ``quant_algo``, whose groups have one size each."""
     algorithm = view.text("quant_algo").upper()
     known = {
-        "FP8": ("fp8", "fp8_tensor_static"),
-        "NVFP4": ("nvfp4", "nvfp4"),
-        "W4A16_AWQ": ("int4", "awq_int4_g128"),
-        "FP8_PB_WO": ("fp8", "fp8_block"),
+        "FP8": ("fp8", "fp8_tensor_static", None),
+        "NVFP4": ("nvfp4", "nvfp4", 16),
+        "W4A16_AWQ": ("int4", "awq_int4_g128", 128),
+        "FP8_PB_WO": ("fp8", "fp8_block", None),
     }
     if algorithm not in known:
         raise UnsupportedModelError.single(
             view.field("quant_algo"), f"{algorithm!r} is not known; known: {', '.join(known)}"
         )
-    precision, storage = known[algorithm]
+    precision, storage, group = known[algorithm]
+    stated = view.optional_integer("group_size", minimum=-1)
+    if group is not None and stated not in (None, group):
+        raise UnsupportedModelError.single(
+            view.field("group_size"), f"{algorithm} in groups of {stated} is not known; known: {group}"
+        )
+    return precision, storage
+
+
+def _model_optimizer(view: ConfigView) -> _Scheme:
+    precision, storage = _algorithm(view)
     ignored = _strings(view, "exclude_modules") + _strings(view, "ignore")
     cache = view.first("kv_cache_quant_algo")
     kv_cache = _kv_name(view.text(cache), view.field(cache)) if cache else _kv_scheme(view)
@@ -222,6 +288,10 @@ def _strings(view: ConfigView, key: str) -> tuple[str, ...]:
     if not all(isinstance(value, str) for value in values):
         raise InvalidInputError.single(view.field(key), "must be a list of module names")
     return tuple(str(value) for value in values)
+
+
+def _has_experts(layers: tuple[LayerRun, ...]) -> bool:
+    return any(linear.component is Component.ROUTED_EXPERT for run in layers for linear in run.block.maps())
 
 
 def _quantized_maps(scheme: _Scheme, layers: tuple[LayerRun, ...], head: LinearMap | None) -> tuple[QuantizedMap, ...]:
