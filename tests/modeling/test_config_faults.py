@@ -194,3 +194,15 @@ def test_a_damaged_config_raises_nothing_but_our_own_errors(name: str, data: st.
 def test_a_config_must_be_an_object(config: Any) -> None:
     with pytest.raises(InvalidInputError, match=r"model\.config_json: must be an object"):
         read_config(config)
+
+
+@pytest.mark.parametrize("key", ["torch_dtype", "dtype"])
+@pytest.mark.parametrize("value", ["float8_e4m3fn", "float64", "auto", "", 7, {"a": 1}])
+def test_a_number_format_that_is_stated_but_not_known_is_refused(key: str, value: object) -> None:
+    with pytest.raises(UnsupportedModelError, match=rf"model\.config_json\.{key}: must be one of bfloat16"):
+        read_config(published.LLAMA_3_1_8B | {key: value})
+
+
+@pytest.mark.parametrize(("value", "dtype"), [("float16", "fp16"), ("torch.float32", "fp32"), ("bfloat16", "bf16")])
+def test_a_known_number_format_is_taken(value: str, dtype: str) -> None:
+    assert read_config(published.LLAMA_3_1_8B | {"torch_dtype": value}).dtype == dtype

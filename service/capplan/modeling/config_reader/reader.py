@@ -16,7 +16,7 @@ from capplan.modeling.config_reader.plain_decoder import read_plain_decoder
 from capplan.modeling.config_reader.prediction import with_prediction
 from capplan.modeling.config_reader.quantization import read_quantization
 from capplan.modeling.config_reader.towers import TEXT_TYPES, TOWERS, mllama_patch_tokens, mllama_tiles
-from capplan.modeling.config_reader.view import CONFIG_FIELD, ConfigView
+from capplan.modeling.config_reader.view import CONFIG_FIELD, ConfigView, shown
 
 _MAX_TYPE_CHARACTERS = 128
 
@@ -193,13 +193,24 @@ def _state_element_bytes(text: ConfigView) -> int:
 
 
 def _dtype(root: ConfigView, text: ConfigView) -> str | None:
-    """The number format of the weights, ``None`` where no key states one that is known."""
+    """The number format of the weights, ``None`` where no key states one.
+
+    Raises:
+        UnsupportedModelError: one that is stated but not known.
+    """
+    found = []
     for view in (text, root):
         for key in ("torch_dtype", "dtype"):
             value = view.raw(key)
-            if isinstance(value, str) and value.removeprefix("torch.") in _DTYPES:
-                return _DTYPES[value.removeprefix("torch.")]
-    return None
+            if value is None:
+                continue
+            known = _DTYPES.get(value.removeprefix("torch.")) if isinstance(value, str) else None
+            if known is None:
+                raise UnsupportedModelError.single(
+                    view.field(key), f"must be one of {', '.join(_DTYPES)}, not {shown(value)}"
+                )
+            found.append(known)
+    return found[0] if found else None
 
 
 def _quantization(
