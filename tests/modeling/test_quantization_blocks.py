@@ -112,3 +112,18 @@ def test_a_separate_nvfp4_file_with_other_groups_is_refused() -> None:
     separate = {"quantization": {"quant_algo": "NVFP4", "group_size": 32, "exclude_modules": ["lm_head"]}}
     with pytest.raises(UnsupportedModelError, match=r"quantization\.group_size"):
         read_config(published.LLAMA_3_1_8B, quantization=separate)
+
+
+@pytest.mark.parametrize(
+    ("key", "block"),
+    [
+        ("quantization", {"group_size": 64, "bits": 4}),
+        ("compression_config", {"format": "pack-quantized", "config_groups": {}}),
+    ],
+)
+def test_blocks_under_the_keys_of_other_tools_are_refused_by_name(key: str, block: Config) -> None:
+    with pytest.raises(UnsupportedModelError, match=rf"model\.config_json\.{key}: quantisation is read from"):
+        read_config(published.LLAMA_3_1_8B | {key: block})
+    text = published.KIMI_K3["text_config"] | {key: block}
+    with pytest.raises(UnsupportedModelError, match=rf"text_config\.{key}: quantisation is read from"):
+        read_config(published.KIMI_K3 | {"text_config": text})

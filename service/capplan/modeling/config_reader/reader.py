@@ -222,6 +222,11 @@ def _quantization(
 ) -> NativeQuantization | None:
     block = None
     for view in (root, text):
+        for key in ("quantization", "compression_config"):
+            if view.has(key):
+                raise UnsupportedModelError.single(
+                    view.field(key), "quantisation is read from quantization_config alone, not from this key"
+                )
         for key in view.names - {"quantization_config"}:
             value = view.raw(key)
             if isinstance(value, Mapping) and not value.keys().isdisjoint(("quant_method", "quant_algo")):
