@@ -19,6 +19,7 @@ from tests.modeling.damage import changed, paths
 from tests.modeling.published import Config
 from tests.modeling.small_models import SMALL_MODELS
 from tests.modeling.test_families import config_of
+from tests.modeling.test_quantization_blocks import AWQ, BNB_4BIT, BNB_8BIT, COMPRESSED, GPTQ, NVFP4, OTHER_BLOCKS
 
 FAMILIES: list[tuple[str, Config]] = [
     *published.ALL.items(),
@@ -28,16 +29,23 @@ FAMILIES: list[tuple[str, Config]] = [
     ),
 ]
 
+_SMALL = published.decoder("llama", 2, 1024, 2048, 8, 2, 32_000, head_dim=128)
+FAMILIES += [
+    (f"quantised {number}", _SMALL | {"quantization_config": block})
+    for number, block in enumerate((COMPRESSED, GPTQ, AWQ, NVFP4, BNB_4BIT, BNB_8BIT, *OTHER_BLOCKS))
+]
+
 # No key of any family means anything by one of these.
 CORRUPTIONS: list[Any] = ["4096", "NaN", -1, 1.5, math.nan, math.inf, 10**30, {"a": 1}]
 
 
 def figures(architecture: ModelArchitecture) -> tuple[float, ...]:
-    """Everything a plan takes from a model, weights aside: a config without quantisation is a 16-bit model."""
+    """Everything a plan takes from a model, the bytes its weights are stored in included."""
     costs = model_costs(architecture, native_precision(architecture))
     return (
         total_parameters(architecture),
         active_parameters(architecture),
+        costs.weight_bytes,
         costs.cache_bytes_per_token,
         cache_bytes_per_token_per_rank(costs, 1, context_tokens=1 << 40),
         state_bytes_per_rank(costs, 1),
@@ -48,7 +56,9 @@ def figures(architecture: ModelArchitecture) -> tuple[float, ...]:
 def test_no_damage_silently_changes_a_figure(name: str, config: Config) -> None:
     whole = read_config(config)
     for path in paths(config):
-        damaged = [changed(config, path, drop=True), changed(config, path, rename=True)]
+        # Without its block a quantised model is the whole config of another one, in 16 bit.
+        damaged = [changed(config, path, drop=True)] * (path[-1] != "quantization_config")
+        damaged.append(changed(config, path, rename=True))
         damaged += [changed(config, path, value=value) for value in CORRUPTIONS]
         for other in damaged:
             try:

@@ -31,6 +31,14 @@ NVFP4: Config = {"quant_method": "modelopt", "quant_algo": "NVFP4", "group_size"
 BNB_4BIT: Config = {"quant_method": "bitsandbytes", "load_in_4bit": True, "load_in_8bit": False}
 BNB_8BIT: Config = {"quant_method": "bitsandbytes", "load_in_4bit": False, "load_in_8bit": True}
 
+OTHER_BLOCKS: list[Config] = [
+    {"quant_method": "fp8", "activation_scheme": "dynamic", "weight_block_size": [128, 128]},
+    {"quant_method": "fp8", "activation_scheme": "static", "modules_to_not_convert": ["lm_head", "mlp.down_proj"]},
+    {**COMPRESSED, "ignore": ["lm_head", "re:.*down_proj"]},
+    {**NVFP4, "ignore": ["lm_head", "model.layers.0.mlp*"]},
+    {"quant_method": "fbgemm_fp8", "modules_to_not_convert": ["model.layers.0.mlp.down_proj"]},
+]
+
 
 def weight_bytes(config: Config, block: Config) -> int:
     architecture = read_config(config | {"quantization_config": block})
@@ -127,3 +135,27 @@ def test_blocks_under_the_keys_of_other_tools_are_refused_by_name(key: str, bloc
     text = published.KIMI_K3["text_config"] | {key: block}
     with pytest.raises(UnsupportedModelError, match=rf"text_config\.{key}: quantisation is read from"):
         read_config(published.KIMI_K3 | {"text_config": text})
+
+
+def assumptions(block: Config) -> tuple[str, ...]:
+    return read_config(published.LLAMA_3_1_8B | {"quantization_config": block}).assumptions
+
+
+def test_what_a_block_leaves_unsaid_is_said() -> None:
+    listed_nothing = "no module is listed as left in 16 bit: all decoder linear layers are taken as quantised"
+    assert listed_nothing not in assumptions(COMPRESSED)
+    assert listed_nothing in assumptions({key: value for key, value in COMPRESSED.items() if key != "ignore"})
+    absent = "absent from quantization_config, taken as: weight_block_size none, one scale a matrix"
+    assert absent in assumptions({"quant_method": "fp8", "activation_scheme": "static", "ignored_layers": []})
+
+
+def test_block_fp8_without_a_list_is_a_whole_recipe_but_not_with_a_misspelt_one() -> None:
+    block = {"quant_method": "fp8", "activation_scheme": "dynamic", "weight_block_size": [128, 128]}
+    said = set(assumptions(block))
+    (more,) = set(assumptions(block | {"modules_not_to_convert": ["mlp.down_proj"]})) - said
+    assert more.startswith("no module is listed")
+
+
+def test_an_unknown_activation_scheme_is_refused() -> None:
+    with pytest.raises(UnsupportedModelError, match="activation_scheme: 'statik' is not known"):
+        assumptions({"quant_method": "fp8", "activation_scheme": "statik", "weight_block_size": None})

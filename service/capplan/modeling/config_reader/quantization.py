@@ -18,6 +18,13 @@ from capplan.modeling.linear import Component, LinearMap
 
 HF_QUANT_FIELD = "model.hf_quant_config_json"
 
+NO_EXCLUSIONS = "no module is listed as left in 16 bit: all decoder linear layers are taken as quantised"
+
+_EXCLUSION_KEYS = ("modules_to_not_convert", "ignored_layers", "ignore", "exclude_modules", "llm_int8_skip_modules")
+
+# DeepSeek's recipe, taken over by others, quantises every linear layer and has no list: its absence says nothing.
+_BLOCK_FP8_KEYS = frozenset(("quant_method", "fmt", "activation_scheme", "weight_block_size", "scale_fmt"))
+
 
 @dataclass(frozen=True, slots=True)
 class _Scheme:
@@ -62,6 +69,13 @@ def read_quantization(
     if family == "llama4" and scheme.method == "compressed-tensors" and not scheme.ignored:
         # Meta's Maverick checkpoint names no module left in 16 bit, yet only its routed experts are in fp8.
         scheme = replace(scheme, experts_only=True)
+    if (
+        config is not None
+        and not scheme.experts_only
+        and config.names.isdisjoint(_EXCLUSION_KEYS)
+        and not (scheme.storage == "fp8_block" and config.names <= _BLOCK_FP8_KEYS)
+    ):
+        config.remarks.append(NO_EXCLUSIONS)
     kv_cache = scheme.kv_cache or (hint.kv_cache if hint else None)
     if config is not None and scheme.method == "mxfp4" and not _has_experts(layers):
         raise UnsupportedModelError.single(
@@ -107,8 +121,16 @@ def _fp8_storage(view: ConfigView) -> str:
         if list(view.items("weight_block_size")) != [128, 128]:
             raise UnsupportedModelError.single(view.field("weight_block_size"), "only blocks of [128, 128] are known")
         return "fp8_block"
-    static = view.text("activation_scheme", default="dynamic") == "static"
-    return "fp8_tensor_static" if static else "fp8_tensor"
+    if "weight_block_size" not in view.names:
+        view.note_default("weight_block_size", "none, one scale a matrix")
+    if not view.has("activation_scheme"):
+        view.note_default("activation_scheme", "dynamic")
+    scheme = view.text("activation_scheme", default="dynamic")
+    if scheme not in ("dynamic", "static"):
+        raise UnsupportedModelError.single(
+            view.field("activation_scheme"), f"{scheme!r} is not known; known: dynamic, static"
+        )
+    return "fp8_tensor_static" if scheme == "static" else "fp8_tensor"
 
 
 def _bits(view: ConfigView) -> int:
@@ -147,7 +169,7 @@ def _bitsandbytes(view: ConfigView, ignored: tuple[str, ...]) -> _Scheme:
         return _Scheme("int8", "bitsandbytes", "bnb_int8", ignored, None)
     if view.text("bnb_4bit_quant_type", default="nf4") != "nf4":
         raise UnsupportedModelError.single(view.field("bnb_4bit_quant_type"), "only nf4 is known")
-    double = view.flag("bnb_4bit_use_double_quant", default=False, quiet=True)
+    double = view.flag("bnb_4bit_use_double_quant", default=False)
     return _Scheme("int4", "bitsandbytes", "bnb_nf4_double" if double else "bnb_nf4", ignored, None)
 
 

@@ -14,7 +14,7 @@ from capplan.modeling.config_reader.irregular import read_mllama_text
 from capplan.modeling.config_reader.known_types import CLASS_DEFAULTS, ENCODER_DECODERS, READERS, TEXT_KEYS
 from capplan.modeling.config_reader.plain_decoder import read_plain_decoder
 from capplan.modeling.config_reader.prediction import with_prediction
-from capplan.modeling.config_reader.quantization import read_quantization
+from capplan.modeling.config_reader.quantization import NO_EXCLUSIONS, read_quantization
 from capplan.modeling.config_reader.towers import TEXT_TYPES, TOWERS, mllama_patch_tokens, mllama_tiles
 from capplan.modeling.config_reader.view import CONFIG_FIELD, ConfigView, shown
 
@@ -161,7 +161,9 @@ def _assemble(root: ConfigView, text: ConfigView, parts: _Parts) -> ModelArchite
         notes.append(f"not understood and taken to change no size: {', '.join(unread)}")
     layers = run_length(decoder.blocks)
     if parts.quantization is not None and not _lists_exclusions(parts.quantization):
-        notes.append("no module is listed as left in 16 bit: all decoder linear layers are taken as quantised")
+        notes.append(NO_EXCLUSIONS)
+    scheme, scheme_notes = _quantization(root, text, parts.quantization, layers, decoder)
+    notes += [note for note in scheme_notes if note not in notes]
     return ModelArchitecture(
         name=parts.name or root.model_type,
         family=root.model_type,
@@ -179,7 +181,7 @@ def _assemble(root: ConfigView, text: ConfigView, parts: _Parts) -> ModelArchite
         prediction=decoder.prediction,
         dtype=dtype or "bf16",
         state_element_bytes=_state_element_bytes(text),
-        quantization=_quantization(root, text, parts.quantization, layers, decoder),
+        quantization=scheme,
         assumptions=tuple(notes),
     )
 
@@ -219,7 +221,8 @@ def _quantization(
     separate: Mapping[str, object] | None,
     layers: tuple[LayerRun, ...],
     decoder: Decoder,
-) -> NativeQuantization | None:
+) -> tuple[NativeQuantization | None, list[str]]:
+    """How the checkpoint is quantised, and what its block left to be assumed."""
     block = None
     for view in (root, text):
         for key in ("quantization", "compression_config"):
@@ -236,7 +239,12 @@ def _quantization(
         if block is None and view.has("quantization_config"):
             block = view.sub("quantization_config")
     fp4_experts = text.raw("expert_dtype") == "fp4"
-    return read_quantization(block, separate, layers, decoder.head, root.model_type, fp4_experts=fp4_experts)
+    family = root.model_type
+    found = read_quantization(block, separate, layers, decoder.head, family, fp4_experts=fp4_experts)
+    if block is None:
+        return found, []
+    absent = ", ".join(dict.fromkeys(block.defaults))
+    return found, block.remarks + ([f"absent from quantization_config, taken as: {absent}"] if absent else [])
 
 
 def _lists_exclusions(separate: Mapping[str, object]) -> bool:
