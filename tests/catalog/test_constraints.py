@@ -237,7 +237,7 @@ def test_a_reference_or_a_missing_value_is_refused(
         connection.execute(insert(table(name)).values(VALID[name] | wrong))
 
 
-@pytest.mark.parametrize("name", VALID)
+@pytest.mark.parametrize("name", [name for name in VALID if name != "calibrations"])  # its key is a number given out
 def test_a_key_is_unique(empty: Engine, name: str) -> None:
     insert_valid(empty, until="")
     with empty.begin() as connection, pytest.raises(IntegrityError, match="UNIQUE"):

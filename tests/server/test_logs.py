@@ -10,6 +10,7 @@ from collections.abc import Iterator
 import pytest
 import structlog
 
+from capplan.server.interceptors import _write
 from capplan.server.logs import configure_logs, server_logger
 
 
@@ -60,3 +61,12 @@ def test_the_console_format_is_for_people() -> None:
     server_logger().info("listening", address="127.0.0.1:1")
     assert "listening" in stream.getvalue()
     assert "address=127.0.0.1:1" in stream.getvalue()
+
+
+def test_a_log_that_cannot_be_written_fails_no_call() -> None:
+    stream = io.StringIO()
+    configure_logs("json", "info", stream)
+    stream.close()
+    with pytest.raises(ValueError, match="closed file"):
+        server_logger().info("rpc")
+    _write(server_logger().info, "rpc", method="/m")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import re
 import time
 import uuid
@@ -31,6 +32,12 @@ Context = grpc.aio.ServicerContext[Any, Any]
 Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any] | None"
 Continuation: TypeAlias = "Callable[[grpc.HandlerCallDetails], Awaitable[Handler]]"
 Unary = Callable[[Any, Context], Awaitable[Any]]
+
+
+def _write(log: Callable[..., Any], event: str, **fields: Any) -> None:
+    """Writes an entry; a log that cannot be written (closed, disk full) must not fail the call it is about."""
+    with contextlib.suppress(OSError, ValueError):
+        log(event, **fields)
 
 
 class _UnaryInterceptor(grpc.aio.ServerInterceptor):
@@ -92,7 +99,8 @@ class ObservationInterceptor(_UnaryInterceptor):
                     series.handling_seconds.observe(seconds)
                 # Probes come every few seconds and say nothing while they succeed.
                 log = self._logger.debug if method.startswith(_HEALTH_PREFIX) else self._logger.info
-                log("rpc", method=method, code=code, duration_ms=round(seconds * 1_000, 3), request_id=request_id)
+                duration_ms = round(seconds * 1_000, 3)
+                _write(log, "rpc", method=method, code=code, duration_ms=duration_ms, request_id=request_id)
             return response
 
         return observed
@@ -116,7 +124,7 @@ class ErrorInterceptor(_UnaryInterceptor):
             except Exception as error:
                 status = status_of(error, _request_id.get())
                 if status.code == grpc.StatusCode.INTERNAL.value[0]:
-                    self._logger.exception("unexpected error", method=method, request_id=_request_id.get())
+                    _write(self._logger.exception, "unexpected error", method=method, request_id=_request_id.get())
                 await context.abort_with_status(rpc_status.to_status(status))
 
         return translated
