@@ -61,6 +61,12 @@ def test_weights_are_those_of_the_published_precision_whatever_is_asked(server: 
     assert model.decode_intensities[0].weight_flop_per_byte > 1.8
 
 
+def test_a_checkpoint_stored_in_fp32_still_caches_in_16_bit(server: RunningServer) -> None:
+    model = described(server, CONFIG | {"torch_dtype": "float32"})
+    assert model.native_weights == "fp32"
+    assert model.kv_cache_bytes_per_token == KV_BYTES_PER_TOKEN
+
+
 def test_multi_token_prediction_is_counted_apart(server: RunningServer) -> None:
     assert described(server).multi_token_prediction_parameters == 0
     model = described(server, DEEPSEEK_V3)

@@ -80,8 +80,11 @@ class PlannerApplication:
         # Figures of tokens, steps and accelerators need one format the model can be stored in: the first such one
         # asked for, or its own.
         weights = next((precision for precision in asked if precision in sizable), native_precision(architecture))
+        kv_cache = request.kv_cache or "auto"
+        if not asked and weights == "fp32" and kv_cache == "auto":
+            kv_cache = "bf16"  # engines serve a checkpoint that happens to be stored in fp32 in 16 bit
         with _fields_renamed("precision.kv_cache", "kv_cache"):
-            costs = model_costs(architecture, weights, request.kv_cache or "auto")
+            costs = model_costs(architecture, weights, kv_cache)
         return planner_service_pb2.DescribeModelResponse(
             model=to_model_description(
                 architecture,
