@@ -70,3 +70,14 @@ def test_a_log_that_cannot_be_written_fails_no_call() -> None:
     with pytest.raises(ValueError, match="closed file"):
         server_logger().info("rpc")
     _write(server_logger().info, "rpc", method="/m")
+
+
+def test_standard_error_is_looked_up_for_each_entry(monkeypatch: pytest.MonkeyPatch) -> None:
+    first, second = io.StringIO(), io.StringIO()
+    monkeypatch.setattr("sys.stderr", first)
+    configure_logs("json", "info")
+    monkeypatch.setattr("sys.stderr", second)
+    first.close()
+    server_logger().info("rpc")
+    logging.getLogger("library").warning("careful")
+    assert [json.loads(line)["event"] for line in second.getvalue().splitlines()] == ["rpc", "careful"]

@@ -17,6 +17,16 @@ _COMMON: Final[tuple[Any, ...]] = (
 )
 
 
+class _StandardError:
+    """Standard error as it is when an entry is written: what stood there at the start may be closed by then."""
+
+    def write(self, text: str) -> int:
+        return sys.stderr.write(text)
+
+    def flush(self) -> None:
+        sys.stderr.flush()
+
+
 def configure_logs(log_format: Literal["json", "console"], level: str, stream: TextIO | None = None) -> None:
     """Send every log of the process to a stream, one entry a line.
 
@@ -28,7 +38,7 @@ def configure_logs(log_format: Literal["json", "console"], level: str, stream: T
         level: least level, in lower case.
         stream: where to; standard error when not given.
     """
-    output = stream if stream is not None else sys.stderr
+    output: Any = stream if stream is not None else _StandardError()
     rendering: tuple[Any, ...]
     if log_format == "json":
         rendering = (structlog.processors.format_exc_info, structlog.processors.JSONRenderer())
