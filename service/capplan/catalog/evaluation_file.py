@@ -9,17 +9,23 @@ from __future__ import annotations
 import csv
 import io
 import math
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from capplan.catalog.importers.reading import FILE_FIELD, decode, number, shown
+from capplan.catalog.evaluation_table import (
+    MalformedRowError,
+    check_header,
+    check_width,
+    csv_lines,
+    table_with_predictions,
+)
+from capplan.catalog.importers.reading import decode, number, shown
 from capplan.catalog.importers.resolution import Resolver
 from capplan.catalog.importers.runs import Facts
 from capplan.catalog.importers.table import parse_table
 from capplan.catalog.measurements import to_measurement
 from capplan.catalog.snapshot import CatalogSnapshot
-from capplan.errors import InvalidInputError
 from capplan.estimation.measurement import Measurement
 
 ADDED_COLUMNS: Final = ("predicted", "lower", "upper", "provenance", "bottleneck", "not_predicted_reason")
@@ -76,10 +82,6 @@ class EvaluationFile:
     rows: tuple[EvaluationRow, ...]
 
 
-class _MalformedRowError(Exception):
-    """A row that cannot be read; the message says why."""
-
-
 def read_evaluation_file(content: bytes, snapshot: CatalogSnapshot, engines: Collection[str]) -> EvaluationFile:
     """Reads the file.
 
@@ -92,35 +94,12 @@ def read_evaluation_file(content: bytes, snapshot: CatalogSnapshot, engines: Col
         InvalidInputError: it is no UTF-8 or no CSV, or its header lacks a column, has one twice, or has one that
             predictions would add.
     """
-    lines = _csv_lines(decode(content))
+    lines = csv_lines(decode(content))
     _, header = next(lines, (0, []))
     names = [cell.strip() for cell in header]
-    _check_header(names)
+    check_header(names, _REQUIRED, ADDED_COLUMNS)
     reader = _RowReader(names, Resolver(snapshot, Facts(), _NOT_STATED, _NOT_STATED), frozenset(engines))
     return EvaluationFile(tuple(header), tuple(reader.read(line, cells) for line, cells in lines))
-
-
-def _csv_lines(text: str) -> Iterator[tuple[int, list[str]]]:
-    """(line, cells) of every row that is no empty line."""
-    reader = csv.reader(io.StringIO(text, newline=""))
-    try:
-        for cells in reader:
-            if cells:
-                yield reader.line_num, cells
-    except csv.Error as error:
-        raise InvalidInputError.single(FILE_FIELD, f"line {reader.line_num}: {error}") from None
-
-
-def _check_header(names: Sequence[str]) -> None:
-    missing = [column for column in _REQUIRED if column not in names]
-    if missing:
-        raise InvalidInputError.single(FILE_FIELD, f"the header has no column {', '.join(missing)}")
-    twice = sorted({name for name in names if names.count(name) > 1})
-    if twice:
-        raise InvalidInputError.single(FILE_FIELD, f"the header names {', '.join(map(shown, twice))} more than once")
-    taken = [column for column in ADDED_COLUMNS if column in names]
-    if taken:
-        raise InvalidInputError.single(FILE_FIELD, f"the header has columns of predictions already: {', '.join(taken)}")
 
 
 class _RowReader:
@@ -131,22 +110,20 @@ class _RowReader:
 
     def read(self, line: int, cells: Sequence[str]) -> EvaluationRow:
         row = EvaluationRow(line, tuple(cells), None, None, None, 1.0, "", False)
-        if len(cells) != len(self._columns):
-            fault = f"the row has {len(cells)} cells, the header {len(self._columns)}"
-            return replace(row, fault=fault, malformed=True)
-        record = dict(zip(self._columns, cells, strict=True))
-        row = replace(row, names=_published(record))
         try:
+            check_width(cells, self._columns)
+            record = dict(zip(self._columns, cells, strict=True))
+            row = replace(row, names=_published(record))
             measured = _measured(record)
             return self._resolved(replace(row, measured=measured), record)
-        except _MalformedRowError as error:
+        except MalformedRowError as error:
             return replace(row, fault=str(error), malformed=True)
 
     def _resolved(self, row: EvaluationRow, record: Mapping[str, str]) -> EvaluationRow:
         # Each figure is read as 1: what comes back is the factor from the row's unit to the whole deployment's.
         parsed = parse_table(_one_row_table({**record, "value": "1", **self._respelled(record)}))
         if parsed.rejections:
-            raise _MalformedRowError(parsed.rejections[0].reason)
+            raise MalformedRowError(parsed.rejections[0].reason)
         run = parsed.runs[0]
         found, fault = self._resolver.rows(run)
         if not found:
@@ -183,9 +160,9 @@ def _measured(record: Mapping[str, str]) -> float | None:
         return None
     value = number(cell)
     if value is None:
-        raise _MalformedRowError(f"value is {shown(cell)}, not a number")
+        raise MalformedRowError(f"value is {shown(cell)}, not a number")
     if not 0.0 < value < math.inf:
-        raise _MalformedRowError(f"value is {value:g}, not above 0")
+        raise MalformedRowError(f"value is {value:g}, not above 0")
     return value
 
 
@@ -203,19 +180,8 @@ def _one_row_table(record: Mapping[str, str]) -> str:
 def predictions_table(file: EvaluationFile, added: Iterable[Sequence[str]]) -> str:
     """The file's text with :data:`ADDED_COLUMNS`.
 
-    A row that is shorter than the header is filled up with empty cells; what a longer one has too much comes after the
-    added columns, so that these stand where the header says.
-
     Args:
         file: what was read.
         added: cells of the added columns, row by row.
     """
-    table = io.StringIO(newline="")
-    # Lines end as RFC 4180 says: with a bare line feed, the module would leave a carriage return in a cell unquoted.
-    writer = csv.writer(table)
-    writer.writerow((*file.header, *ADDED_COLUMNS))
-    width = len(file.header)
-    for row, cells in zip(file.rows, added, strict=True):
-        own = row.cells[:width]
-        writer.writerow((*own, *[""] * (width - len(own)), *cells, *row.cells[width:]))
-    return table.getvalue()
+    return table_with_predictions(file.header, ADDED_COLUMNS, zip((row.cells for row in file.rows), added, strict=True))

@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from capplan.cli import flags
+from capplan.cli.evaluation_files import opened_catalog, read_bytes, write_text
 from capplan.cli.failures import UsageError
 from capplan.cli.output import open_console
 from capplan.cli.questions import read_text
 
 if TYPE_CHECKING:
-    from sqlalchemy import Engine
-
     from capplan.catalog.evaluation import Evaluation
     from capplan.catalog.snapshot import CatalogSnapshot
     from capplan.estimation.coefficients import Coefficients
@@ -85,9 +81,9 @@ def throughput(
     from capplan.cli.views import evaluation as views
     from capplan.database import session_scope
 
-    content = _read_bytes(file)
+    content = read_bytes(file)
     given = None if coefficients is None else _read_coefficients(coefficients)
-    with _opened_catalog(database_url) as engine, session_scope(engine) as session:
+    with opened_catalog(database_url) as engine, session_scope(engine) as session:
         snapshot = load_snapshot(session)
         known = load_measurements(session)
     fitted, origin = _in_force(given, snapshot)
@@ -124,42 +120,8 @@ def _read_coefficients(path: str) -> Coefficients:
     return parse_calibration(content).coefficients
 
 
-@contextmanager
-def _opened_catalog(url: str | None) -> Iterator[Engine]:
-    """A database with a catalogue: one that was named, else the shipped one in memory."""
-    from capplan.catalog.loader import load_catalog
-    from capplan.cli.local import opened_database, read_settings
-    from capplan.database import require_current_schema, session_scope, upgrade
-
-    named = "database_url" in read_settings(database_url=url).model_fields_set
-    # Evaluating must not leave a database file behind in the working directory, so the default file is not used here.
-    with opened_database(url if named else "sqlite://") as engine:
-        if named:
-            require_current_schema(engine)
-        else:
-            upgrade(engine)
-            with session_scope(engine) as session:
-                load_catalog(session)
-        yield engine
-
-
-def _read_bytes(path: str) -> bytes:
-    try:
-        return Path(path).read_bytes()
-    except OSError as error:
-        raise UsageError(f"cannot read {path}: {error.strerror or error}") from None
-    except ValueError as error:
-        raise UsageError(f"{path!r} is no path: {error}") from None
-
-
 def _write_predictions(path: str, evaluation: Evaluation) -> None:
     from capplan.catalog.evaluation import added_cells
     from capplan.catalog.evaluation_file import predictions_table
 
-    text = predictions_table(evaluation.file, map(added_cells, evaluation.outcomes))
-    try:
-        Path(path).write_text(text, encoding="utf-8", newline="")
-    except OSError as error:
-        raise UsageError(f"cannot write {path}: {error.strerror or error}") from None
-    except ValueError as error:
-        raise UsageError(f"{path!r} is no path: {error}") from None
+    write_text(path, predictions_table(evaluation.file, map(added_cells, evaluation.outcomes)))
