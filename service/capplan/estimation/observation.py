@@ -168,6 +168,11 @@ class _Lengths:
         """Mean context of a running request."""
         return self.input_tokens + self.output_tokens / 2.0
 
+    @property
+    def prefill_tokens(self) -> Array:
+        """Prompt tokens to compute: all of them, as no measurement says what was cached."""
+        return self.input_tokens
+
 
 def _replica_key(observation: Observation) -> tuple[object, ...]:
     """What the step model's table depends on."""

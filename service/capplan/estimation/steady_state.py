@@ -16,15 +16,36 @@ PREFILL_BUDGET_LIMIT = 0.95
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """Mean lengths of one request, in tokens."""
+    """Mean lengths of one request, in tokens.
+
+    Attributes:
+        input_tokens: the prompt, cached or not.
+        output_tokens: the answer.
+        prefix_hit_share: share of the prompt whose keys and values are in the prefix cache already, at least 0 and
+            below 1.
+    """
 
     input_tokens: float
     output_tokens: float
+    prefix_hit_share: float = 0.0
 
     @property
     def live_tokens(self) -> float:
-        """Mean context of a running request: the prompt and half of the answer."""
+        """Mean context of a running request: the whole prompt and half of the answer.
+
+        Requests with a common prefix can share its memory; none is counted as shared, so that what is planned holds
+        whichever requests run together.
+        """
         return self.input_tokens + self.output_tokens / 2.0
+
+    @property
+    def prefill_tokens(self) -> float:
+        """Prompt tokens to compute: those that miss the prefix cache, and the last one in any case.
+
+        The last prompt token yields the first output token, so engines compute it although its keys and values may be
+        cached (vLLM: ``KVCacheManager.get_computed_blocks`` looks ``num_tokens - 1`` of them up).
+        """
+        return max(self.input_tokens * (1.0 - self.prefix_hit_share), 1.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,14 +89,23 @@ class _PrefillMix:
 def prefill_mix(table: ReplicaTable, request: Request, batch: Array) -> _PrefillMix:
     """Spreads the prompt work that sustains ``batch`` running sequences over the steps.
 
-    Each decoded token entails input/output prompt tokens. While fewer than one prompt arrives per step, some steps
+    Each decoded token entails prefill/output prompt tokens. While fewer than one prompt arrives per step, some steps
     carry one whole prompt (or one budget of it) and the others none; beyond that every step carries what arrives.
     """
     budget = table.token_budget
-    arriving = batch / table.stages * request.input_tokens / request.output_tokens
-    single = np.minimum(request.input_tokens, budget)
+    arriving = batch / table.stages * request.prefill_tokens / request.output_tokens
+    single = np.minimum(request.prefill_tokens, budget)
     chunk = np.clip(arriving, single, budget)
     return _PrefillMix(chunk=chunk, step_share=np.minimum(arriving / chunk, 1.0), budget_share=arriving / budget)
+
+
+def prompt_length(request: Request, computed: float | Array) -> float | Array:
+    """Length of an uncached prompt whose tokens attend, on average, to as much as the last ``computed`` tokens do.
+
+    The tokens that miss stand at the prompt's end, since a prefix is what is cached. They attend to all that is cached
+    and, on average, to half of themselves: ``(input - computed) + computed / 2``, which is half of the length returned.
+    """
+    return 2.0 * request.input_tokens - computed
 
 
 def steady_state(table: ReplicaTable, request: Request, batch: Array) -> SteadyState:
@@ -91,25 +121,36 @@ def steady_state(table: ReplicaTable, request: Request, batch: Array) -> SteadyS
         that runs prompts apart takes ``step(B, 0) + step(0, chunk)`` instead of ``step(B, chunk)``. With pipeline
         stages each of as many micro-batches passes all of them. TTFT is the request's handling, the rest of the running
         step, the wait behind other prompts (mean wait of a deterministic server at the prefill utilisation,
-        ``rho / (2 (1 - rho))`` of its own service time) and the request's own prefill steps.
+        ``rho / (2 (1 - rho))`` of its own service time) and the request's own prefill steps. Those are whole steps of
+        the token budget when the prompt takes more than one, so a prefix hit saves time there when it saves a step.
     """
     mix = prefill_mix(table, request, batch)
     decoding = np.maximum(batch / table.stages, 1.0)
     zero = np.zeros_like(decoding)
 
-    def step(decode: Array, prefill: Array) -> Array:
-        return step_s(table, StepLoad(decode, prefill, request.live_tokens, request.input_tokens))
+    def step(decode: Array, prefill: Array, prompt: float | Array) -> Array:
+        return step_s(table, StepLoad(decode, prefill, request.live_tokens, prompt))
 
-    plain, mixed = step(decoding, zero), step(decoding, mix.chunk)
-    if np.any(table.split_prefill):
-        mixed = np.where(table.split_prefill > 0, plain + step(zero, mix.chunk), mixed)
+    plain = step(decoding, zero, request.input_tokens)
+
+    def with_prompts(prompt: float | Array) -> Array:
+        mixed = step(decoding, mix.chunk, prompt)
+        if np.any(table.split_prefill):
+            mixed = np.where(table.split_prefill > 0, plain + step(zero, mix.chunk, prompt), mixed)
+        return mixed
+
+    prompt = prompt_length(request, request.prefill_tokens)
+    mixed = with_prompts(prompt)
     itl = (1.0 - mix.step_share) * plain + mix.step_share * mixed
-    single = np.broadcast_to(np.minimum(request.input_tokens, table.token_budget), batch.shape)
-    chunks = np.ceil(request.input_tokens / table.token_budget)
-    unloaded = table.request_s + chunks * step(zero, single)
+    single = np.minimum(request.prefill_tokens, table.token_budget)
+    chunks = np.ceil(request.prefill_tokens / table.token_budget)
+    # a prompt's last step is counted full, with the tokens it would have room for computed and not cached
+    own_prompt = prompt_length(request, np.minimum(chunks * single, request.input_tokens))
+    own_mixed = mixed if np.all(own_prompt == prompt) else with_prompts(own_prompt)
+    unloaded = table.request_s + chunks * step(zero, np.broadcast_to(single, batch.shape), own_prompt)
     # at saturation the wait is without bound; callers stop before it, the clip keeps the arithmetic finite
     utilisation = np.minimum(mix.budget_share, 0.999)
-    own = chunks * mixed
+    own = chunks * own_mixed
     ttft = table.request_s + 0.5 * itl + own * (1.0 + utilisation / (2.0 * (1.0 - utilisation)))
     e2e = ttft + (request.output_tokens - 1.0) * itl
     requests_per_s = batch / (request.output_tokens * itl)

@@ -37,7 +37,7 @@ class BatchCap:
 def batch_cap(candidate: Candidate, request: Request) -> BatchCap:
     """The tightest of: sequences per step, KV pool at the mean live length, and the token budget that prompts need."""
     settings = candidate.replica.settings
-    budget = PREFILL_BUDGET_LIMIT * settings.max_num_batched_tokens * request.output_tokens / request.input_tokens
+    budget = PREFILL_BUDGET_LIMIT * settings.max_num_batched_tokens * request.output_tokens / request.prefill_tokens
     caps = (
         BatchCap(float(settings.max_num_seqs), "max_num_seqs"),
         BatchCap(candidate.memory.max_concurrent_requests, "kv_capacity"),
