@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 
 from capplan.estimation.step import StepLoad, step_s
 from capplan.estimation.table import Array, ReplicaTable
 from capplan.units import MS_PER_S
+
+_Number = TypeVar("_Number", float, Array)
 
 PREFILL_BUDGET_LIMIT = 0.95
 """Highest share of the token budget that prompts may take on average; beyond it waiting prompts pile up."""
@@ -108,6 +111,17 @@ def prompt_length(request: Request, computed: float | Array) -> float | Array:
     return 2.0 * request.input_tokens - computed
 
 
+def rates_and_stay(
+    output_tokens: float, batch: _Number, itl_s: _Number, ttft_s: _Number
+) -> tuple[_Number, _Number, _Number]:
+    """What latencies imply at a steady load: tokens per second, requests per second, and seconds end to end.
+
+    ``batch`` sequences yield a token each inter-token latency, and a request takes ``output_tokens`` of them, the first
+    of which comes at the TTFT.
+    """
+    return batch / itl_s, batch / (output_tokens * itl_s), ttft_s + (output_tokens - 1.0) * itl_s
+
+
 def steady_state(table: ReplicaTable, request: Request, batch: Array) -> SteadyState:
     """Figures of every replica at every batch.
 
@@ -152,11 +166,10 @@ def steady_state(table: ReplicaTable, request: Request, batch: Array) -> SteadyS
     utilisation = np.minimum(mix.budget_share, 0.999)
     own = chunks * own_mixed
     ttft = table.request_s + 0.5 * itl + own * (1.0 + utilisation / (2.0 * (1.0 - utilisation)))
-    e2e = ttft + (request.output_tokens - 1.0) * itl
-    requests_per_s = batch / (request.output_tokens * itl)
+    output_tokens_per_s, requests_per_s, e2e = rates_and_stay(request.output_tokens, batch, itl, ttft)
     return SteadyState(
         batch=batch,
-        output_tokens_per_s=batch / itl,
+        output_tokens_per_s=output_tokens_per_s,
         requests_per_s=requests_per_s,
         requests_in_flight=requests_per_s * e2e,
         itl_ms=itl * MS_PER_S,
