@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from capplan.cli import flags
+from capplan.cli import evaluate_memory, flags
 from capplan.cli.evaluation_files import opened_catalog, read_bytes, write_text
 from capplan.cli.failures import UsageError
 from capplan.cli.output import open_console
@@ -30,6 +30,7 @@ def _group() -> None:
 
 def add_to(root: typer.Typer) -> None:
     """Adds the group of commands."""
+    evaluate_memory.add_to(app)
     root.add_typer(app, name="evaluate")
 
 

@@ -35,6 +35,8 @@ __all__ = [
     "engine_notes",
     "engine_refusal",
     "engine_version",
+    "memory_fraction_field",
+    "modelled_versions",
     "resolve_settings",
     "takes_gpu_memory_utilization",
 ]
@@ -42,9 +44,11 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class _Engine:
-    """One engine's functions, and the memory fraction it takes."""
+    """One engine's functions, the versions they know, and the memory fraction it takes."""
 
     title: str
+    oldest: str
+    newest: str
     fraction_field: str
     version_of: Callable[[EngineChoice], Version]
     label: Callable[[Version], str]
@@ -54,12 +58,30 @@ class _Engine:
 
 _ENGINES: Final[Mapping[str, _Engine]] = MappingProxyType(
     {
-        vllm.NAME: _Engine("vLLM", "gpu_memory_utilization", vllm.version_of, vllm.label, vllm.refusal, vllm.resolve),
+        vllm.NAME: _Engine(
+            "vLLM",
+            vllm.OLDEST,
+            vllm.NEWEST,
+            "gpu_memory_utilization",
+            vllm.version_of,
+            vllm.label,
+            vllm.refusal,
+            vllm.resolve,
+        ),
         sglang.NAME: _Engine(
-            "SGLang", "mem_fraction_static", sglang.version_of, sglang.label, sglang.refusal, sglang.resolve
+            "SGLang",
+            sglang.OLDEST,
+            sglang.NEWEST,
+            "mem_fraction_static",
+            sglang.version_of,
+            sglang.label,
+            sglang.refusal,
+            sglang.resolve,
         ),
         tensorrt_llm.NAME: _Engine(
             "TensorRT-LLM",
+            tensorrt_llm.OLDEST,
+            tensorrt_llm.NEWEST,
             "free_gpu_memory_fraction",
             tensorrt_llm.version_of,
             tensorrt_llm.label,
@@ -103,6 +125,25 @@ def engine_version(choice: EngineChoice) -> str:
     """
     engine = _ENGINES[engine_name(choice.name)]
     return engine.label(engine.version_of(choice))
+
+
+def modelled_versions(name: str) -> tuple[str, str]:
+    """The oldest and the newest version that is modelled of an engine.
+
+    Raises:
+        InvalidInputError: the engine is not modelled.
+    """
+    engine = _ENGINES[engine_name(name)]
+    return engine.oldest, engine.newest
+
+
+def memory_fraction_field(name: str) -> str:
+    """The field of :class:`EngineChoice` that an engine's memory fraction is pinned by.
+
+    Raises:
+        InvalidInputError: the engine is not modelled.
+    """
+    return _ENGINES[engine_name(name)].fraction_field
 
 
 def takes_gpu_memory_utilization(choice: EngineChoice) -> bool:
