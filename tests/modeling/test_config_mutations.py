@@ -59,7 +59,11 @@ def test_no_damage_silently_changes_a_figure(name: str, config: Config) -> None:
         # Without its block a quantised model is the whole config of another one, in 16 bit.
         damaged = [changed(config, path, drop=True)] * (path[-1] != "quantization_config")
         damaged.append(changed(config, path, rename=True))
-        damaged += [changed(config, path, value=value) for value in CORRUPTIONS]
+        damaged += [
+            changed(config, path, value=value)
+            for value in CORRUPTIONS
+            if (path[-1], value) != ("group_size", -1)  # one group a column
+        ]
         for other in damaged:
             try:
                 found = read_config(other)

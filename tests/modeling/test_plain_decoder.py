@@ -56,7 +56,7 @@ def test_under_another_name_a_config_counts_the_same_or_is_refused(name: str, co
         found = read_config(renamed(config, **more))
     except CapplanError:
         return
-    known = {key: value for key, value in config.items() if value is not None} | more
+    known = {key: value for key, value in (config | more).items() if value is not None and key != "architectures"}
     assert total_parameters(found) == total_parameters(read_config(known)), name
 
 

@@ -50,6 +50,8 @@ class StorageFormat:
         input_granule: a rank's share of the input width must be a multiple of this (group or block along the input).
         output_granule: the same for the output width.
         pads_experts: the granules bind dense layers only; kernels of routed experts fill a ragged share up themselves.
+        kernel: the format by which devices know the kernels that run it, where that is not its own name (groups of
+            another size run on the same ones).
     """
 
     name: str
@@ -59,11 +61,51 @@ class StorageFormat:
     input_granule: int = 1
     output_granule: int = 1
     pads_experts: bool = False
+    kernel: str = ""
+
+    @property
+    def kernel_format(self) -> str:
+        """The format by which devices know the kernels that run it."""
+        return self.kernel or self.name
 
     def matrix_bytes(self, in_features: int, out_features: int) -> int:
         """Bytes of one matrix, rounded up to whole bytes."""
         weights = in_features * out_features * self.weight_bits
         return -(-weights // 8) + round(self.scale_bytes(in_features, out_features))
+
+
+PACKED_GROUPS = (32, 64, 128)
+"""Group sizes that packed integer checkpoints come in, besides one scale a column (:data:`PER_CHANNEL`)."""
+
+PER_CHANNEL = "channel"
+"""What stands in a packed format's name for one group as long as the whole input."""
+
+_LONGEST_INPUT = 1 << 40
+
+
+def _packed(
+    name: str, bits: int, arithmetic: str, *, zero_points: bool, per_input: int = 0, own: tuple[str, ...] = ("g128",)
+) -> tuple[StorageFormat, ...]:
+    """Packed integers by group: 16-bit scales, zero points as wide as a weight, GPTQ's index of four bytes an input.
+
+    Shapes are those of AutoGPTQ's and AutoAWQ's linear layers (``qweight``, ``scales``, ``qzeros``, ``g_idx``) and of
+    compressed-tensors' pack-quantized ones (``weight_packed``, ``weight_scale``). Kernels are the same for all groups;
+    ``own`` are the ones devices know by name.
+    """
+    per_group = 2 + (bits / 8 if zero_points else 0)
+    shapes: dict[str, tuple[int, int]] = {f"g{group}": (group, group) for group in PACKED_GROUPS}
+    shapes[PER_CHANNEL] = (_LONGEST_INPUT, 1)
+    return tuple(
+        StorageFormat(
+            f"{name}_{suffix}",
+            bits,
+            _per_group(group, per_group, per_input=per_input),
+            arithmetic,
+            input_granule=granule,
+            kernel="" if suffix in own else f"{name}_g128",
+        )
+        for suffix, (group, granule) in shapes.items()
+    )
 
 
 def _gguf(name: str, bits: int, block: int, bytes_per_block: int) -> StorageFormat:
@@ -83,16 +125,18 @@ _FORMATS = (
     StorageFormat("fp8_block", 8, _per_block(128, 128, 4), "fp8", input_granule=128, output_granule=128),
     StorageFormat("mxfp8", 8, _per_group(32, 1), "fp8", input_granule=32),
     StorageFormat("int8_channel", 8, _per_output_row(4), "int8"),
-    StorageFormat("gptq_int8_g128", 8, _per_group(128, 3, per_input=4), "bf16", input_granule=128),
+    StorageFormat("int8_tensor", 8, _per_tensor(4), "int8", kernel="int8_channel"),
+    *_packed("gptq_int8", 8, "bf16", zero_points=True, per_input=4),
     StorageFormat("bnb_int8", 8, _per_output_row(4), "int8"),
-    StorageFormat("awq_int4_g128", 4, _per_group(128, 2.5), "fp16", input_granule=128),
-    StorageFormat("gptq_int4_g128", 4, _per_group(128, 2.5, per_input=4), "fp16", input_granule=128),
-    StorageFormat("w4a16_g128", 4, _per_group(128, 2), "bf16", input_granule=128),
-    StorageFormat("w4a16_g32", 4, _per_group(32, 2), "bf16", input_granule=32),
+    *_packed("awq_int4", 4, "fp16", zero_points=True),
+    *_packed("gptq_int4", 4, "fp16", zero_points=True, per_input=4),
+    *_packed("w4a16", 4, "bf16", zero_points=False, own=("g32", "g128")),
     # vLLM's and SGLang's expert kernels round a rank's width up to 64, 128 or 256 by backend (their
     # layers/quantization/mxfp4.py), so that gpt-oss runs on 4 and 8 ranks with 720 and 360 of its 2,880 on each.
     StorageFormat("mxfp4", 4, _per_group(32, 1), "bf16", input_granule=32, pads_experts=True),
     StorageFormat("nvfp4", 4, _per_group(16, 1, per_tensor=8), "fp4", input_granule=16),
+    # Weights only: no scale of the activations.
+    StorageFormat("nvfp4_w4a16", 4, _per_group(16, 1, per_tensor=4), "bf16", input_granule=16),
     # bitsandbytes counts blocks of 64 over the flattened matrix.
     StorageFormat("bnb_nf4", 4, lambda i, o: _ceil(i * o, 64) * 4.0, "bf16"),
     StorageFormat("bnb_nf4_double", 4, lambda i, o: _ceil(i * o, 64) + _ceil(_ceil(i * o, 64), 256) * 4.0, "bf16"),

@@ -79,7 +79,7 @@ def _gemm_cost(members: list[_StoredMaps], bias_bytes: int) -> GemmCost:
     routed = linear.component is Component.ROUTED_EXPERT
     return GemmCost(
         component=linear.component,
-        storage=storage.name,
+        storage=storage.kernel_format,
         arithmetic=storage.arithmetic,
         layers=sum(layers_by_block.values()),
         matrices_per_token=float(matrices),

@@ -11,7 +11,7 @@ from capplan.modeling.config_reader.attention import (
     resolve_flag,
 )
 from capplan.modeling.config_reader.feed_forward import expert_layers, has_experts, read_dense, read_experts
-from capplan.modeling.config_reader.layers import read_layer_count, read_max_context, windows_by_layer
+from capplan.modeling.config_reader.layers import CONTEXT_KEYS, read_layer_count, read_max_context, windows_by_layer
 from capplan.modeling.config_reader.traits import FamilyTraits
 from capplan.modeling.config_reader.view import ConfigView
 from capplan.modeling.linear import Component, LinearMap, Shard
@@ -51,9 +51,7 @@ def read_embeddings(view: ConfigView, traits: FamilyTraits, hidden_size: int, vo
     """Token table, and position table where the family learns one."""
     tables = [Embedding("embed_tokens", vocabulary, hidden_size)]
     if traits.position_rows is not None:
-        rows = read_max_context(view)
-        if rows is None:
-            raise view.missing("max_position_embeddings")
+        rows = view.integer(*CONTEXT_KEYS)
         tables.append(Embedding("embed_positions", rows + traits.position_rows, hidden_size, Shard.REPLICATED))
     return tuple(tables)
 

@@ -6,10 +6,24 @@ import re
 from collections.abc import Mapping
 from dataclasses import replace
 
+from capplan.errors import UnsupportedModelError
 from capplan.modeling.config_reader.decoder import Decoder
-from capplan.modeling.config_reader.view import MAX_COUNT, ConfigView
+from capplan.modeling.config_reader.view import MAX_COUNT, ConfigView, shown
 
 _EMBEDDING_NAME = re.compile(r"(?<![a-z])embedding(?![a-z])", re.IGNORECASE)
+
+
+# What each class ends in, longest first; the rest is the model type, but for the few below.
+_CLASS_ENDINGS = re.compile(
+    r"(ForCausalLM|ForConditionalGeneration|LMHeadModel|ForSequenceClassification|ForMaskedLM|ForImageClassification"
+    r"|Model)$"
+)
+_CLASSES_OF_OTHER_NAMES = {
+    "hunyuan_v1_dense": "HunYuanDenseV1",
+    "hunyuan_v1_moe": "HunYuanMoEV1",
+    "kimi_k2": "DeepseekV3",
+    "nemotron-nas": "DeciLM",
+}
 
 
 def architecture_name(root: ConfigView) -> str:
@@ -17,6 +31,29 @@ def architecture_name(root: ConfigView) -> str:
     names = root.raw("architectures")
     first = names[0] if isinstance(names, list | tuple) and names else ""
     return first if isinstance(first, str) else ""
+
+
+def refuse_other_classes(root: ConfigView) -> None:
+    """Refuse a class whose head or body is not the one its model type is known by.
+
+    Raises:
+        UnsupportedModelError: a class of another model, or one with a head of another kind (reward models, taggers).
+    """
+    name = architecture_name(root)
+    if not name:
+        return
+    ending = _CLASS_ENDINGS.search(name)
+    own = _CLASSES_OF_OTHER_NAMES.get(root.model_type, root.model_type)
+    if ending is None or _plain(name[: ending.start()]) not in (_plain(own), _plain(own.removesuffix("_text"))):
+        raise UnsupportedModelError.single(
+            root.field("architectures"),
+            f"class {shown(name)} is not known for model type {root.model_type!r}; known are its language model, its "
+            "bare model and its sequence classifier",
+        )
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[-_]", "", name).lower()
 
 
 def label_count(root: ConfigView) -> int:

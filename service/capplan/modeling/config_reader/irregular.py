@@ -34,7 +34,7 @@ def read_nemotron_nas(view: ConfigView) -> Decoder:
     for number, entry in enumerate(entries):
         if not isinstance(entry, Mapping):
             raise view.inconsistent("block_configs", "entries must be objects of attention and ffn")
-        block = ConfigView(entry, f"{view.field('block_configs')}[{number}]", view.model_type)
+        block = view.below(f"block_configs[{number}]", entry)
         mixers = _nas_attention(block.sub("attention"), hidden, query_heads, view.flag("attention_bias", default=False))
         networks = _nas_feed_forward(block.sub("ffn"), hidden, view.flag("mlp_bias", default=False))
         blocks.append(Block(mixers, networks, hidden * (len(mixers) + len(networks))))

@@ -41,8 +41,11 @@ def read_layer_count(view: ConfigView) -> int:
 
 
 def read_max_context(view: ConfigView) -> int | None:
-    """Longest context, ``None`` when the config does not say."""
-    return view.optional_integer(*CONTEXT_KEYS, maximum=MAX_TOKENS)
+    """Longest context, ``None`` when the config does not say.
+
+    Files carry what the tokenizer or the training took beside it, so the keys need not agree.
+    """
+    return view.optional_integer(*CONTEXT_KEYS, maximum=MAX_TOKENS, agree=False)
 
 
 def read_layer_types(view: ConfigView, layers: int) -> list[str] | None:

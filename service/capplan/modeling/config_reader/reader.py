@@ -6,19 +6,22 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from capplan.errors import InvalidInputError, UnsupportedModelError
-from capplan.modeling.architecture import LayerRun, ModelArchitecture, NativeQuantization, Tower, run_length
+from capplan.modeling.architecture import ModelArchitecture, Tower, run_length
 from capplan.modeling.config_reader.decoder import Decoder, read_decoder
 from capplan.modeling.config_reader.families import CLASS_FAMILIES, FAMILIES
-from capplan.modeling.config_reader.heads import architecture_name, with_own_head
+from capplan.modeling.config_reader.heads import architecture_name, refuse_other_classes, with_own_head
 from capplan.modeling.config_reader.irregular import read_mllama_text
 from capplan.modeling.config_reader.known_types import CLASS_DEFAULTS, ENCODER_DECODERS, READERS, TEXT_KEYS
 from capplan.modeling.config_reader.plain_decoder import read_plain_decoder
 from capplan.modeling.config_reader.prediction import with_prediction
-from capplan.modeling.config_reader.quantization import NO_EXCLUSIONS, read_quantization
+from capplan.modeling.config_reader.quantization import read_quantization
 from capplan.modeling.config_reader.towers import TEXT_TYPES, TOWERS, mllama_patch_tokens, mllama_tiles
+from capplan.modeling.config_reader.unexplained import refuse_unexplained
 from capplan.modeling.config_reader.view import CONFIG_FIELD, ConfigView, shown
 
 _MAX_TYPE_CHARACTERS = 128
+
+_STATE_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
 
 _DTYPES = {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32"}
 
@@ -44,6 +47,8 @@ def read_config(
         raise InvalidInputError.single(CONFIG_FIELD, "must be an object")
     root = ConfigView(config)
     root.model_type = _model_type(root)
+    if _is_known(root.model_type):
+        refuse_other_classes(root)
     if root.model_type in TOWERS:
         return _read_multimodal(root, name, quantization)
     if root.model_type in ENCODER_DECODERS:
@@ -51,6 +56,10 @@ def read_config(
         return _assemble(root, root, _Parts(decoder, towers, (), name, quantization))
     decoder, assumptions = _read_text(root)
     return _assemble(root, root, _Parts(decoder, (), assumptions, name, quantization))
+
+
+def _is_known(model_type: str) -> bool:
+    return any(model_type in table for table in (TOWERS, ENCODER_DECODERS, READERS, FAMILIES))
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +94,7 @@ def _read_multimodal(
     if nested is None:
         text = root.retyped(text_type)
     else:
-        text = ConfigView(_text_values(root, text), text.path, text_type, CLASS_DEFAULTS.get(text_type))
+        text = ConfigView(_text_values(root, text), text.path, text_type, CLASS_DEFAULTS.get(text_type), root.ledger)
     if text.model_type == "mllama_text":
         decoder = read_mllama_text(text, mllama_tiles(root) * mllama_patch_tokens(root))
         assumptions: tuple[str, ...] = (
@@ -103,7 +112,7 @@ def _read_multimodal(
 
 def _text_values(root: ConfigView, text: ConfigView) -> dict[str, object]:
     """Values of the text part; whether the head is tied is the outer model's to say where it does."""
-    values = {key: text.raw(key) for key in text.names}
+    values = {key: text.peek(key) for key in text.names}
     if root.has("tie_word_embeddings"):
         values["tie_word_embeddings"] = root.raw("tie_word_embeddings")
     return values
@@ -125,13 +134,6 @@ def _read_unknown(view: ConfigView) -> tuple[Decoder, tuple[str, ...]]:
     if family is None:
         return read_plain_decoder(view)
     decoder = read_decoder(view, FAMILIES[family])
-    view.read.add("quantization_config")
-    unread = view.unread_size_keys()
-    if unread:
-        raise UnsupportedModelError.single(
-            view.field(unread[0]),
-            f"model type {view.model_type!r} is not known, nor is what these keys mean: {', '.join(unread)}",
-        )
     return decoder, (f"model type {view.model_type!r} is not known and is read by its class {name} as {family}",)
 
 
@@ -148,22 +150,11 @@ def _assemble(root: ConfigView, text: ConfigView, parts: _Parts) -> ModelArchite
     if defaults:
         listed = ", ".join(dict.fromkeys(defaults))
         notes.append(f"absent from the config, taken from the {text.model_type} class: {listed}")
-    text.read.add("quantization_config")
-    unread = text.unread_size_keys()
-    widths = text.unread_widths()
-    if widths:
-        raise UnsupportedModelError.single(
-            text.field(widths[0]),
-            f"not understood for model type {text.model_type!r}, and by their names sizes: {', '.join(widths)}; "
-            "accepted are configs without them",
-        )
-    if unread:
-        notes.append(f"not understood and taken to change no size: {', '.join(unread)}")
     layers = run_length(decoder.blocks)
-    if parts.quantization is not None and not _lists_exclusions(parts.quantization):
-        notes.append(NO_EXCLUSIONS)
-    scheme, scheme_notes = _quantization(root, text, parts.quantization, layers, decoder)
+    scheme, scheme_notes = read_quantization(root, text, parts.quantization, layers, decoder.head)
     notes += [note for note in scheme_notes if note not in notes]
+    state_element_bytes = _state_element_bytes(text)
+    refuse_unexplained(root, text)
     return ModelArchitecture(
         name=parts.name or root.model_type,
         family=root.model_type,
@@ -180,18 +171,33 @@ def _assemble(root: ConfigView, text: ConfigView, parts: _Parts) -> ModelArchite
         towers=parts.towers,
         prediction=decoder.prediction,
         dtype=dtype or "bf16",
-        state_element_bytes=_state_element_bytes(text),
+        state_element_bytes=state_element_bytes,
         quantization=scheme,
         assumptions=tuple(notes),
     )
 
 
 def _state_element_bytes(text: ConfigView) -> int:
-    """Recurrent state is kept in fp32 unless the config names a 16-bit type."""
+    """Recurrent state is kept in fp32 unless the config names a 16-bit type.
+
+    Raises:
+        UnsupportedModelError: a type that is not known, or two keys that differ.
+    """
+    stated = {}
     for key in ("mamba_ssm_cache_dtype", "mamba_ssm_dtype"):
-        if text.raw(key) in ("bfloat16", "float16"):
-            return 2
-    return 4
+        value = text.raw(key)
+        if value is None:
+            continue
+        if not isinstance(value, str) or value not in _STATE_BYTES:
+            raise UnsupportedModelError.single(
+                text.field(key), f"must be one of {', '.join(_STATE_BYTES)}, not {shown(value)}"
+            )
+        stated[key] = _STATE_BYTES[value]
+    if len(set(stated.values())) > 1:
+        raise UnsupportedModelError.single(
+            text.field("mamba_ssm_dtype"), "contradicts mamba_ssm_cache_dtype; they must agree"
+        )
+    return next(iter(stated.values()), 4)
 
 
 def _dtype(root: ConfigView, text: ConfigView) -> str | None:
@@ -213,40 +219,3 @@ def _dtype(root: ConfigView, text: ConfigView) -> str | None:
                 )
             found.append(known)
     return found[0] if found else None
-
-
-def _quantization(
-    root: ConfigView,
-    text: ConfigView,
-    separate: Mapping[str, object] | None,
-    layers: tuple[LayerRun, ...],
-    decoder: Decoder,
-) -> tuple[NativeQuantization | None, list[str]]:
-    """How the checkpoint is quantised, and what its block left to be assumed."""
-    block = None
-    for view in (root, text):
-        for key in ("quantization", "compression_config"):
-            if view.has(key):
-                raise UnsupportedModelError.single(
-                    view.field(key), "quantisation is read from quantization_config alone, not from this key"
-                )
-        for key in view.names - {"quantization_config"}:
-            value = view.raw(key)
-            if isinstance(value, Mapping) and not value.keys().isdisjoint(("quant_method", "quant_algo")):
-                raise UnsupportedModelError.single(
-                    view.field(key), "looks like a quantisation block, which is read from quantization_config"
-                )
-        if block is None and view.has("quantization_config"):
-            block = view.sub("quantization_config")
-    fp4_experts = text.raw("expert_dtype") == "fp4"
-    family = root.model_type
-    found = read_quantization(block, separate, layers, decoder.head, family, fp4_experts=fp4_experts)
-    if block is None:
-        return found, []
-    absent = ", ".join(dict.fromkeys(block.defaults))
-    return found, block.remarks + ([f"absent from quantization_config, taken as: {absent}"] if absent else [])
-
-
-def _lists_exclusions(separate: Mapping[str, object]) -> bool:
-    block = separate.get("quantization")
-    return isinstance(block, Mapping) and bool(block.get("exclude_modules"))

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from capplan.errors import InvalidInputError, UnsupportedModelError
+from capplan.modeling.config_reader.ledger import ReadLedger
 
 MAX_WIDTH = 1 << 24
 """Upper bound of any width or vocabulary that is taken for real."""
@@ -20,23 +20,6 @@ _MAX_SHOWN = 10**20
 
 CONFIG_FIELD = "model.config_json"
 
-# A key that says one of these words may change a size. Flags, token ids and training settings are told apart below.
-_SIZE_WORDS = re.compile(
-    r"(expert|head|layer|dim|size|rank|window|kv|lora|hidden|width|depth|vocab|channel|intermediate|embed|block|group"
-    r"|state|conv|bias|norm|tie|latent|mlp|ffn|num_|n_)"
-)
-_HARMLESS_WORDS = re.compile(
-    r"(dropout|_id$|_ids$|token|eps$|epsilon|init|rope|rotary|act$|_fn$|activation|scale|scaling|multiplier|coef|loss"
-    r"|theta|version|chunk_size_feed_forward|cache|temperature|penalty|beams|return|output_|prefix|pruned|labels"
-    r"|label2id|id2label|softcap|logit|jitter|limit|time_step|freq$|prob$|topk_method|norm_topk|score|scoring|seq_aux"
-    r"|n_group$|topk_group|max_length|min_length|problem_type|torch|mup_|layerdrop|position_embedding_type"
-    r"|num_logits_to_keep|ngram|implementation|hash|fp32|ep_size|pretraining_tp|query_pre_attn_scalar|max_window_layers"
-    r"|model_max_length|seq_length|attn_implementation|rescale_prenorm|mamba_kernels|for_llm_compressor|auto_map"
-    r"|partial_|hidden_act|_dtype|chunk_size|norm_type|sparse_disable|mask_|use_bfloat16|gradient|layer_norm_type|beam|^original_|^num_mtp_|^mtp_|vocab_size_per_layer|post_layer_norm|_overlap$|max_distance|quantization|^rmsnorm$|^use_logn_attn$|^dim_model_base$)"
-)
-
-_WIDTH_WORDS = re.compile(r"(expert|hidden|intermediate|lora|latent|rank|heads|head_dim|vocab|state_size|shared)")
-
 
 class ConfigView:
     """One mapping of a parsed config.
@@ -44,6 +27,7 @@ class ConfigView:
     Attributes:
         path: path of the mapping in the request, e.g. ``model.config_json.text_config``.
         model_type: family the faults are reported for.
+        ledger: what was read of the whole config, shared by all its views.
         read: keys that were looked at.
         defaults: ``key value`` phrases of size-relevant keys that were absent and taken from the family's class.
         remarks: other sentences on what was assumed.
@@ -55,13 +39,15 @@ class ConfigView:
         path: str = CONFIG_FIELD,
         model_type: str = "",
         class_defaults: Mapping[str, object] | None = None,
+        ledger: ReadLedger | None = None,
     ) -> None:
         self._values = values
         self._class_defaults = class_defaults or {}
         self.path = path
         self.model_type = model_type
-        self.read: set[str] = set()
-        self.defaults: list[str] = []
+        self.ledger = ReadLedger() if ledger is None else ledger
+        self.read = self.ledger.keys_read(path)
+        self.defaults = self.ledger.defaults_taken(path)
         self.remarks: list[str] = []
 
     def field(self, key: str) -> str:
@@ -85,7 +71,12 @@ class ConfigView:
         values = dict(self._values)
         for key in keys:
             nested = self.sub(key)
-            values.update({name: nested.raw(name) for name in nested.names if name != "model_type"})
+            for name in nested.names - {"model_type"}:
+                value = nested._values[name]
+                if name in self._values and self._values[name] != value:
+                    raise nested.inconsistent(name, f"contradicts {name} outside {key}")
+                values[name] = value
+            self.ledger.lift(nested.path, self.path)
         return self._derived(values)
 
     def retyped(self, model_type: str) -> ConfigView:
@@ -95,8 +86,8 @@ class ConfigView:
         return view
 
     def _derived(self, values: Mapping[str, object]) -> ConfigView:
-        view = ConfigView(values, self.path, self.model_type, self._class_defaults)
-        view.read, view.defaults, view.remarks = self.read, self.defaults, self.remarks
+        view = ConfigView(values, self.path, self.model_type, self._class_defaults, self.ledger)
+        view.remarks = self.remarks
         return view
 
     @property
@@ -125,6 +116,14 @@ class ConfigView:
                 return key
         return None
 
+    def unread(self) -> Iterator[tuple[str, str, object]]:
+        """Every ``(path, key, value)`` of this mapping and of those opened below it that nobody looked at."""
+        return self.ledger.unread(self._values, self.path)
+
+    def peek(self, key: str) -> object:
+        """The value as it is, without counting it as read."""
+        return self._values.get(key)
+
     def raw(self, key: str) -> object:
         """The value as it is, ``None`` when absent."""
         self.read.add(key)
@@ -135,7 +134,12 @@ class ConfigView:
         value = self.raw(key)
         if not isinstance(value, Mapping):
             raise InvalidInputError.single(self.field(key), "must be an object")
-        return ConfigView(value, self.field(key), self.model_type if model_type is None else model_type)
+        return self.below(key, value, model_type)
+
+    def below(self, key: str, values: Mapping[str, object], model_type: str | None = None) -> ConfigView:
+        """A view of a mapping that stands below this one, sharing its record of what was read."""
+        kind = self.model_type if model_type is None else model_type
+        return ConfigView(values, self.field(key), kind, ledger=self.ledger)
 
     def missing(self, *keys: str) -> InvalidInputError:
         """The refusal for a model type whose config lacks a key that nothing else determines."""
@@ -153,9 +157,16 @@ class ConfigView:
         shown = str(value).lower() if isinstance(value, bool) else str(value)
         self.defaults.append(f"{key} {shown}")
 
-    def _present(self, keys: tuple[str, ...], default: object, *, quiet: bool) -> str | None:
-        """The first present key; without any the default is noted, or the absence refused where there is none."""
+    def _present(self, keys: tuple[str, ...], default: object, *, quiet: bool, agree: bool = True) -> str | None:
+        """The first present key; without any the default is noted, or the absence refused where there is none.
+
+        Aliases that are present too must agree: nothing says which of two values the model was built with.
+        """
         key = self.first(*keys)
+        for other in keys if key is not None and agree else ():
+            value = self._values.get(other)
+            if value is not None and value != self._values[key or other]:
+                raise self.inconsistent(other, f"is another word for {key}, and they must agree")
         if key is None and default is None:
             raise self.missing(*keys)
         if key is None and not quiet:
@@ -169,6 +180,7 @@ class ConfigView:
         minimum: int = 1,
         maximum: int = MAX_WIDTH,
         quiet: bool = False,
+        agree: bool = True,
     ) -> int:
         """The first present of several aliases, as an integer in a sane range.
 
@@ -178,8 +190,9 @@ class ConfigView:
             minimum: least accepted value.
             maximum: greatest accepted value.
             quiet: leave the default out of :attr:`defaults` (it changes no size, or is the rule and not a choice).
+            agree: refuse aliases of different values; otherwise the first present wins.
         """
-        key = self._present(keys, default, quiet=quiet)
+        key = self._present(keys, default, quiet=quiet, agree=agree)
         if key is None:
             assert default is not None  # an absent key without one was refused
             return default
@@ -195,9 +208,11 @@ class ConfigView:
             )
         return value
 
-    def optional_integer(self, *keys: str, minimum: int = 1, maximum: int = MAX_WIDTH) -> int | None:
+    def optional_integer(
+        self, *keys: str, minimum: int = 1, maximum: int = MAX_WIDTH, agree: bool = True
+    ) -> int | None:
         """Like :meth:`integer`, ``None`` when absent or null."""
-        return self.integer(*keys, minimum=minimum, maximum=maximum) if self.has(*keys) else None
+        return self.integer(*keys, minimum=minimum, maximum=maximum, agree=agree) if self.has(*keys) else None
 
     def flag(self, *keys: str, default: bool | None = None, quiet: bool = False) -> bool:
         """The first present of several aliases, as a boolean."""
@@ -240,30 +255,6 @@ class ConfigView:
                 self.field(key), f"must have {length} entries, one a layer, not {len(value)}"
             )
         return value
-
-    def unread_size_keys(self) -> tuple[str, ...]:
-        """Keys nobody looked at whose name says that they may change a size, with a value that may do so."""
-        return tuple(
-            sorted(
-                key
-                for key, value in self._values.items()
-                if key not in self.read
-                and value not in (None, False, 0, "", [], {})
-                and _SIZE_WORDS.search(key.lower())
-                and not _HARMLESS_WORDS.search(key.lower())
-            )
-        )
-
-    def unread_widths(self) -> tuple[str, ...]:
-        """Those of :meth:`unread_size_keys` that by name and value can hardly be anything but a count or width."""
-        return tuple(
-            key
-            for key in self.unread_size_keys()
-            if isinstance(self._values[key], int)
-            and not isinstance(self._values[key], bool)
-            and self._values[key] != 1
-            and _WIDTH_WORDS.search(key.lower())
-        )
 
 
 def shown(value: object) -> str:
