@@ -11,7 +11,7 @@ from google.protobuf import json_format
 from capplan.client import UnreachableError
 from capplan.errors import InvalidInputError, NotFoundError
 from capplan.v1 import planner_service_pb2
-from tests.cli.answers import BUDGET_GIB, PARTS_GIB, estimate_answer
+from tests.cli.answers import BUDGET_GIB, PARTS_GIB, estimate_answer, performance
 
 QUESTION = ["estimate", "Qwen/Qwen3-32B", "h100-sxm-80gb", "--input-tokens", "1000", "--output-tokens", "300"]
 
@@ -44,6 +44,80 @@ def test_every_flag_reaches_its_field(run, backend):
     }
 
 
+def test_flags_of_another_engine_and_of_the_prefix_cache_reach_their_fields(run, backend):
+    flags = "--mem-fraction-static 0.8 --free-gpu-memory-fraction 0.7 --prefix-cache-hit-share 0.4"
+    assert run(*QUESTION, *shlex.split(flags)).exit_code == 0
+    (request,) = backend.requests
+    engine = request.deployment.engine
+    assert (engine.mem_fraction_static, engine.free_gpu_memory_fraction) == (0.8, 0.7)
+    assert request.workload.prefix_cache_hit_share == 0.4
+
+
+def with_opinions(names: list[str]):
+    """The usual answer with what these estimators say: 30 ms more a token for each, or nothing for "silent"."""
+    answer = estimate_answer()
+    for number, name in enumerate(names, start=1):
+        opinion = answer.second_opinions.add(estimator=name)
+        if name == "silent":
+            opinion.reason = "h100 was never measured"
+        else:
+            opinion.performance.CopyFrom(performance(2_000.0, 41.5 + 30 * number))
+            opinion.performance.prefill_step_share = 0.0
+            opinion.performance.bottleneck = ""
+    return answer
+
+
+def test_second_opinions_are_asked_for_and_stand_beside_the_answer(run, backend):
+    backend.estimate = with_opinions(["their-table", "silent", "analytic"])
+    result = run(*QUESTION, "--second-opinion", "their-table", "--second-opinion", "silent",
+                 "--second-opinion", "analytic")  # fmt: skip
+    assert list(backend.requests[0].second_opinions) == ["their-table", "silent", "analytic"]
+    (itl,) = re.findall(r"^ITL ms +(.*)$", result.stdout, re.MULTILINE)
+    assert re.findall(r"([\d.]+) \(", itl) == ["41.5", "71.5", "132"]  # the third is 41.5 + 3 * 30
+    # what they do not say is a dash, not a zero
+    assert re.search(r"^steps with prefill +25 % +- +-$", result.stdout, re.MULTILINE)
+    assert re.search(r"^limited by +memory bandwidth +- +-$", result.stdout, re.MULTILINE)
+    assert "silent: h100 was never measured" in result.stdout
+    assert max(map(len, result.stdout.splitlines())) <= 80
+
+
+def test_without_second_opinions_none_is_mentioned(run, backend):
+    out = run(*QUESTION).stdout
+    assert not backend.requests[0].second_opinions
+    assert "opinion" not in out
+    assert "says" not in out
+
+
+def test_second_opinions_are_in_the_json(run, backend):
+    backend.estimate = with_opinions(["their-table", "silent"])
+    answer = json.loads(run(*QUESTION, "--second-opinion", "their-table", "--output", "json").stdout)
+    assert [opinion["estimator"] for opinion in answer["second_opinions"]] == ["their-table", "silent"]
+    assert answer["second_opinions"][0]["performance"]["itl_ms"]["value"] == 71.5
+    assert answer["second_opinions"][1]["reason"] == "h100 was never measured"
+
+
+def test_the_help_says_how_another_estimator_gets_there(run):
+    out = re.sub(r"[\s│]+", " ", run("estimate", "--help").stdout)
+    assert "entry point of the group capplan.estimators" in out
+    assert "capplan.estimation.estimator.Estimator" in out
+
+
+@pytest.mark.parametrize(
+    ("field", "flag"),
+    [
+        ("second_opinions[0]", "--second-opinion"),
+        ("workload.prefix_cache_hit_share", "--prefix-cache-hit-share"),
+        ("deployment.engine.mem_fraction_static", "--mem-fraction-static"),
+        ("deployment.engine.free_gpu_memory_fraction", "--free-gpu-memory-fraction"),
+    ],
+)
+def test_a_refused_field_is_named_by_its_flag(run, backend, field, flag):
+    backend.estimate = InvalidInputError.single(field, "is not right")
+    result = run(*QUESTION)
+    assert result.exit_code == 2
+    assert f"{field} ({flag}): is not right" in result.stderr
+
+
 @pytest.mark.parametrize(("names", "display_name"), [(["h100"], ""), (["mine", "h100"], "mine")])
 def test_with_a_config_the_display_name_may_be_left_out(run, backend, names, display_name):
     run("estimate", *names, "--config", "-", "--input-tokens", "1", "--output-tokens", "1", input="{}")
@@ -59,6 +133,8 @@ def test_with_a_config_the_display_name_may_be_left_out(run, backend, names, dis
         (["estimate", "m"], "MODEL and an ACCELERATOR"),
         (["estimate", "m", "a"], "--input-tokens and --output-tokens missing"),
         ([*QUESTION, "--concurrency", "0"], "--concurrency must be above zero"),
+        ([*QUESTION, "--mem-fraction-static", "0"], "--mem-fraction-static must be above zero"),
+        ([*QUESTION, "--free-gpu-memory-fraction", "0"], "--free-gpu-memory-fraction must be above zero"),
         ([*QUESTION, "--replicas", "0"], "--replicas"),
         ([*QUESTION, "--request", "-"], "leave out MODEL, ACCELERATOR, --input-tokens, --output-tokens"),
         ([*QUESTION, "--requests", "-"], "leave out MODEL, ACCELERATOR, --input-tokens, --output-tokens"),

@@ -72,6 +72,15 @@ def test_every_flag_reaches_its_field(run, backend):
     }
 
 
+def test_flags_of_another_engine_and_of_the_prefix_cache_reach_their_fields(run, backend):
+    flags = "--mem-fraction-static 0.8 --free-gpu-memory-fraction 0.7 --prefix-cache-hit-share 0.4"
+    assert run(*QUESTION, *shlex.split(flags)).exit_code == 0
+    (request,) = backend.requests[:1]
+    engine = request.constraints.engine
+    assert (engine.mem_fraction_static, engine.free_gpu_memory_fraction) == (0.8, 0.7)
+    assert request.workload.prefix_cache_hit_share == 0.4
+
+
 @pytest.mark.parametrize(
     ("flag", "value", "field", "expected"),
     [

@@ -7,6 +7,7 @@ import pytest
 from capplan.catalog.snapshot import CatalogSnapshot
 from capplan.errors import InvalidInputError, NotFoundError
 from capplan.estimation.engine import EngineChoice
+from capplan.estimation.estimator import ANALYTIC
 from capplan.modeling.config_reader import read_config
 from capplan.modeling.costs import ModelCosts, model_costs
 from capplan.planning.deployment import estimate_deployment
@@ -83,6 +84,19 @@ def test_everything_a_question_says_reaches_the_core(snapshot: CatalogSnapshot, 
     assert (found.max_devices, found.max_usd_per_h, found.headroom_share) == (9, 12.5, 0.25)
     assert found.engine == EngineChoice(version="0.20", max_num_seqs=64)
     assert {item.price.term for item in query.supply if item.price is not None} == {"spot"}
+
+
+def test_everything_about_a_layout_reaches_the_core(snapshot: CatalogSnapshot, model: ModelCosts) -> None:
+    request = estimate_request()
+    request.workload.prefix_cache_hit_share = 0.5
+    request.deployment.tensor_parallel = 2
+    request.deployment.replica_count = 3
+    request.concurrency = 12.0
+    query = to_deployment_query(request, model, snapshot, {"analytic": ANALYTIC})
+    assert query.workload == Workload(1000, 200, 8192, 0.5)
+    assert (query.tensor_parallel, query.replica_count, query.concurrency) == (2, 3, 12.0)
+    assert dict(query.second_opinions) == {"analytic": ANALYTIC}
+    assert not to_deployment_query(request, model, snapshot).second_opinions
 
 
 def test_every_choice_of_an_enumeration_is_known_to_the_core(snapshot: CatalogSnapshot, model: ModelCosts) -> None:

@@ -90,6 +90,7 @@ PLAN_FAULTS: list[tuple[str, object, str]] = [
     *(("workload.input_tokens", value, "from 1 to 1e+08") for value in (0, 0.5, -3, 1.1e8, *NOT_FINITE)),
     *(("workload.output_tokens", value, "from 1 to 1e+08") for value in (0, 0.5, 1.1e8, *NOT_FINITE)),
     *(("workload.max_context_tokens", value, "the model's full context") for value in (-1, 10**9, -(2**63))),
+    *(("workload.prefix_cache_hit_share", value, "from 0 to below 1") for value in (-0.1, 1, *NOT_FINITE)),
     *(("constraints.headroom_share", value, "from 0 to 10") for value in (-0.1, 10.1, *NOT_FINITE)),
     *(("constraints.max_usd_per_h", value, "or 0 for no limit") for value in (-1, 1e10, *NOT_FINITE)),
     *(("constraints.max_devices", value, "or 0 for no limit") for value in (-1, 2**31 - 1)),
@@ -137,6 +138,8 @@ ESTIMATE_FAULTS: list[tuple[str, object]] = [
     ("deployment.engine.gpu_memory_utilization", 2.0),
     ("precision.weights", "int3"),
     ("workload.output_tokens", 0),
+    *(("workload.prefix_cache_hit_share", value) for value in (-0.1, 1, 1.5, *NOT_FINITE)),
+    *(("second_opinions[0]", value) for value in ("", " ", "x" * 300)),
 ]
 
 
@@ -184,6 +187,22 @@ def test_each_metric_may_have_a_limit() -> None:
     ):
         request.latency_limits.add(metric=metric, limit_ms=1e4)
     assert faults(request) == {}
+
+
+def test_hits_of_the_prefix_cache_are_taken_by_estimates_and_not_by_plans_yet() -> None:
+    layout, question = estimate_request(), plan_request()
+    for request in (layout, question):
+        request.workload.prefix_cache_hit_share = 0.5
+    assert faults(layout) == {}
+    assert faults(question) == {
+        "workload.prefix_cache_hit_share": "is counted in estimates of a layout only so far; accepted: 0"
+    }
+
+
+def test_an_estimator_is_asked_once() -> None:
+    request = estimate_request()
+    request.second_opinions.extend(["a", "b", "a"])
+    assert faults(request) == {"second_opinions[2]": "'a' is listed already; accepted: each once"}
 
 
 def test_long_lists_are_refused_whole_not_entry_by_entry() -> None:

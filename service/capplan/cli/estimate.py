@@ -39,6 +39,10 @@ _EPILOG: Final = (
     "capplan estimate Qwen/Qwen3-4B a100-sxm-80gb --mig-profile 2g.20gb --input-tokens 500 --output-tokens 200 "
     "--max-context-tokens 4096\n\n"
     "capplan estimate --requests layouts.jsonl > answers.jsonl\n\n"
+    "Another estimator for --second-opinion is a Python object with a name and an estimate method, as "
+    "capplan.estimation.estimator.Estimator describes. A distribution that is installed beside the server names it as "
+    "an entry point of the group capplan.estimators; the server loads it when it starts. A name that is not there is "
+    "answered with those that are.\n\n"
     "Exits with 0 when the layout starts and 3 when it does not; with --requests 1 when a line could not be answered."
 )
 
@@ -67,6 +71,7 @@ def estimate(
     input_tokens: flags.InputTokens = None,
     output_tokens: flags.OutputTokens = None,
     max_context_tokens: flags.MaxContextTokens = None,
+    prefix_cache_hit_share: flags.PrefixCacheHitShare = None,
     concurrency: Annotated[
         float | None,
         typer.Option("--concurrency", help="Requests in flight over all replicas. Default: as many as it holds."),
@@ -100,9 +105,20 @@ def estimate(
             rich_help_panel=_LAYOUT_PANEL,
         ),
     ] = None,
+    second_opinions: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--second-opinion",
+            metavar="NAME",
+            help="Show beside the answer what this estimator says; repeatable. analytic is capplan's own before any "
+            "fit to measurements; others are installed, see below.",
+        ),
+    ] = None,
     engine: flags.Engine = None,
     engine_version: flags.EngineVersion = None,
     gpu_memory_utilization: flags.GpuMemoryUtilization = None,
+    mem_fraction_static: flags.MemFractionStatic = None,
+    free_gpu_memory_fraction: flags.FreeGpuMemoryFraction = None,
     max_num_seqs: flags.MaxNumSeqs = None,
     max_num_batched_tokens: flags.MaxNumBatchedTokens = None,
     request_file: Annotated[
@@ -154,17 +170,24 @@ def estimate(
             request = planner_service_pb2.EstimateDeploymentRequest(
                 model=model_selection(model, config, quantization_config),
                 precision=precision(weights, kv_cache),
-                workload=workload(input_tokens, output_tokens, max_context_tokens),
+                workload=workload(input_tokens, output_tokens, max_context_tokens, prefix_cache_hit_share),
                 deployment=planner_service_pb2.Deployment(
                     accelerator=accelerator,
                     mig_profile=mig_profile or "",
                     tensor_parallel=tensor_parallel or 0,
                     replica_count=replicas or 0,
                     engine=engine_selection(
-                        engine, engine_version, gpu_memory_utilization, max_num_seqs, max_num_batched_tokens
+                        engine,
+                        engine_version,
+                        gpu_memory_utilization,
+                        mem_fraction_static,
+                        free_gpu_memory_fraction,
+                        max_num_seqs,
+                        max_num_batched_tokens,
                     ),
                 ),
                 concurrency=positive("--concurrency", concurrency),
+                second_opinions=second_opinions or (),
             )
     with connect(context, connection) as backend:
         answer = backend.estimate_deployment(request)

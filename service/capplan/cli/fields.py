@@ -13,6 +13,8 @@ _ENGINE: Final = {
     "gpu_memory_utilization": "--gpu-memory-utilization",
     "max_num_seqs": "--max-num-seqs",
     "max_num_batched_tokens": "--max-num-batched-tokens",
+    "mem_fraction_static": "--mem-fraction-static",
+    "free_gpu_memory_fraction": "--free-gpu-memory-fraction",
 }
 
 FLAGS: Mapping[str, str] = MappingProxyType(
@@ -35,6 +37,7 @@ FLAGS: Mapping[str, str] = MappingProxyType(
         "workload.input_tokens": "--input-tokens",
         "workload.output_tokens": "--output-tokens",
         "workload.max_context_tokens": "--max-context-tokens",
+        "workload.prefix_cache_hit_share": "--prefix-cache-hit-share",
         "latency_limits": "--ttft-ms, --itl-ms or --e2e-ms",
         "objective": "--objective",
         "max_placements": "--max-placements",
@@ -52,6 +55,7 @@ FLAGS: Mapping[str, str] = MappingProxyType(
         "deployment.tensor_parallel": "--tensor-parallel",
         "deployment.replica_count": "--replicas",
         "concurrency": "--concurrency",
+        "second_opinions": "--second-opinion",
         "filter": "--filter",
         "page_size": "--page-size",
         "page_token": "--page-token",

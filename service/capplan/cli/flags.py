@@ -96,6 +96,15 @@ MaxContextTokens = Annotated[
         rich_help_panel=_LOAD,
     ),
 ]
+PrefixCacheHitShare = Annotated[
+    float | None,
+    typer.Option(
+        "--prefix-cache-hit-share",
+        metavar="SHARE",
+        help="Share of the prompt tokens found in the prefix cache, from 0 to below 1. Default: 0.",
+        rich_help_panel=_LOAD,
+    ),
+]
 Engine = Annotated[
     str | None,
     typer.Option(
@@ -116,6 +125,24 @@ GpuMemoryUtilization = Annotated[
     typer.Option(
         "--gpu-memory-utilization",
         help="vLLM: share of device memory it may use, above 0 and up to 1. Default: the version's.",
+        rich_help_panel=_ENGINE,
+    ),
+]
+MemFractionStatic = Annotated[
+    float | None,
+    typer.Option(
+        "--mem-fraction-static",
+        help="SGLang: weights and memory pools over the memory that is free before the weights are loaded, above 0 and "
+        "up to 1. Default: the version's.",
+        rich_help_panel=_ENGINE,
+    ),
+]
+FreeGpuMemoryFraction = Annotated[
+    float | None,
+    typer.Option(
+        "--free-gpu-memory-fraction",
+        help="TensorRT-LLM: KV cache over the memory that is free after weights and activations, above 0 and up to 1. "
+        "Default: the version's.",
         rich_help_panel=_ENGINE,
     ),
 ]

@@ -78,6 +78,7 @@ def plan(
     input_tokens: flags.InputTokens = None,
     output_tokens: flags.OutputTokens = None,
     max_context_tokens: flags.MaxContextTokens = None,
+    prefix_cache_hit_share: flags.PrefixCacheHitShare = None,
     ttft_ms: Annotated[
         float | None, typer.Option("--ttft-ms", help="Time to first token.", rich_help_panel=LIMITS_PANEL)
     ] = None,
@@ -163,6 +164,8 @@ def plan(
     engine: flags.Engine = None,
     engine_version: flags.EngineVersion = None,
     gpu_memory_utilization: flags.GpuMemoryUtilization = None,
+    mem_fraction_static: flags.MemFractionStatic = None,
+    free_gpu_memory_fraction: flags.FreeGpuMemoryFraction = None,
     max_num_seqs: flags.MaxNumSeqs = None,
     max_num_batched_tokens: flags.MaxNumBatchedTokens = None,
     request_file: Annotated[
@@ -195,7 +198,7 @@ def plan(
                 model=model_selection(model, config, quantization_config),
                 precision=precision(weights, kv_cache),
                 target=_target(output_tokens_per_s, requests_per_s, concurrent_users),
-                workload=workload(input_tokens, output_tokens, max_context_tokens),
+                workload=workload(input_tokens, output_tokens, max_context_tokens, prefix_cache_hit_share),
                 latency_limits=_latency_limits(ttft_ms, itl_ms, e2e_ms),
                 constraints=placement_pb2.Constraints(
                     allowed_accelerators=accelerators or (),
@@ -208,7 +211,13 @@ def plan(
                     headroom_share=headroom or 0.0,
                     price_term=price_term or "",
                     engine=engine_selection(
-                        engine, engine_version, gpu_memory_utilization, max_num_seqs, max_num_batched_tokens
+                        engine,
+                        engine_version,
+                        gpu_memory_utilization,
+                        mem_fraction_static,
+                        free_gpu_memory_fraction,
+                        max_num_seqs,
+                        max_num_batched_tokens,
                     ),
                 ),
                 objective=_OBJECTIVES[objective] if objective else placement_pb2.OBJECTIVE_UNSPECIFIED,

@@ -159,7 +159,10 @@ def model_selection(name: str | None, config: str | None, quantization_config: s
 
 
 def workload(
-    input_tokens: float | None, output_tokens: float | None, max_context_tokens: int | None
+    input_tokens: float | None,
+    output_tokens: float | None,
+    max_context_tokens: int | None,
+    prefix_cache_hit_share: float | None,
 ) -> placement_pb2.Workload:
     """The shape of one request.
 
@@ -172,7 +175,10 @@ def workload(
     if missing:
         raise UsageError(f"say the shape of one request: {' and '.join(missing)} missing")
     return placement_pb2.Workload(
-        input_tokens=input_tokens or 0.0, output_tokens=output_tokens or 0.0, max_context_tokens=max_context_tokens or 0
+        input_tokens=input_tokens or 0.0,
+        output_tokens=output_tokens or 0.0,
+        max_context_tokens=max_context_tokens or 0,
+        prefix_cache_hit_share=prefix_cache_hit_share or 0.0,
     )
 
 
@@ -180,6 +186,8 @@ def engine_selection(
     name: str | None,
     version: str | None,
     gpu_memory_utilization: float | None,
+    mem_fraction_static: float | None,
+    free_gpu_memory_fraction: float | None,
     max_num_seqs: int | None,
     max_num_batched_tokens: int | None,
 ) -> placement_pb2.EngineSelection:
@@ -188,6 +196,8 @@ def engine_selection(
         name=name or "",
         version=version or "",
         gpu_memory_utilization=positive("--gpu-memory-utilization", gpu_memory_utilization),
+        mem_fraction_static=positive("--mem-fraction-static", mem_fraction_static),
+        free_gpu_memory_fraction=positive("--free-gpu-memory-fraction", free_gpu_memory_fraction),
         max_num_seqs=max_num_seqs or 0,
         max_num_batched_tokens=max_num_batched_tokens or 0,
     )

@@ -58,12 +58,12 @@ def ask(
 
 
 def failure_text(error: BaseException) -> str:
-    """An exception of another's code in words, also when it cannot say them itself."""
+    """An exception of another's code in words that can be sent, also when it cannot say them itself."""
     try:
         text = str(error)
     except Exception:
         text = ""
-    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+    return _shortened(f"{type(error).__name__}: {text}" if text else type(error).__name__)
 
 
 def _shortened(text: str) -> str:

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
 
 from capplan.errors import InvalidInputError
 from capplan.estimation.coefficients import UNFITTED, Coefficients
 from capplan.estimation.device import RankDevice, mig_rank_device, whole_device
 from capplan.estimation.engine import EngineChoice, EngineSettings, engine_notes, resolve_settings
-from capplan.estimation.estimate import Figure, ReplicaEstimate, estimate_replicas
+from capplan.estimation.estimate import Figure, ReplicaEstimate
+from capplan.estimation.estimator import Estimator, Refusal, StepModel
 from capplan.estimation.legality import Fault, device_faults, link_faults, memory_faults, split_faults
 from capplan.estimation.memory import MemoryBreakdown, memory_breakdown, rank_footprint
+from capplan.estimation.opinion import Opinion, ask
 from capplan.estimation.replica import Parallelism, Replica
-from capplan.estimation.steady_state import Request
 from capplan.hardware.mig import MigProfile
 from capplan.modeling.costs import ModelCosts
 from capplan.planning.candidates import Candidate, asked_context_tokens, refuse_without_output
@@ -34,6 +37,7 @@ class DeploymentQuery:
         engine: engine and its pinned settings.
         concurrency: requests in flight over the whole deployment; ``None`` for as many as it holds.
         coefficients: coefficients of the step model.
+        second_opinions: other estimators to ask the same, by name, in the order to answer in.
     """
 
     model: ModelCosts
@@ -45,6 +49,7 @@ class DeploymentQuery:
     engine: EngineChoice
     concurrency: float | None
     coefficients: Coefficients = UNFITTED
+    second_opinions: Mapping[str, Estimator] = field(default_factory=lambda: MappingProxyType({}))
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +65,7 @@ class DeploymentEstimate:
         settings: engine settings assumed; ``None`` when the device's memory is unknown.
         context_tokens: context each replica is started with.
         assumptions: what was assumed, one sentence each.
+        second_opinions: what each other estimator asked says of one replica at the same batch.
     """
 
     starts: bool
@@ -70,6 +76,10 @@ class DeploymentEstimate:
     settings: EngineSettings | None
     context_tokens: int
     assumptions: tuple[str, ...]
+    second_opinions: tuple[Opinion, ...] = ()
+
+
+_NOT_ASKED = Refusal("the layout does not start, so there is nothing to estimate")
 
 
 def _rank_device(query: DeploymentQuery) -> RankDevice | Fault:
@@ -95,16 +105,17 @@ def estimate_deployment(query: DeploymentQuery) -> DeploymentEstimate:
     Raises:
         InvalidInputError: the engine or its version is not modelled, or the context contradicts the model.
     """
-    request = Request(query.workload.input_tokens, query.workload.output_tokens)
+    request = query.workload.request
     refuse_without_output(query.model)
     context = asked_context_tokens(query.model, query.workload.max_context_tokens, request)
     parallelism = Parallelism(tensor_parallel=query.tensor_parallel)
-    notes = list(query.model.assumptions)
+    notes = [*query.model.assumptions, *query.workload.assumptions]
+    not_asked = tuple(Opinion(name, _NOT_ASKED) for name in query.second_opinions)
     if query.workload.max_context_tokens is None:
         notes.append(f"The engine is started with the model's full context of {context} tokens, its default.")
     device = _rank_device(query)
     if isinstance(device, Fault):
-        return DeploymentEstimate(False, (device,), None, None, None, None, context, tuple(notes))
+        return DeploymentEstimate(False, (device,), None, None, None, None, context, tuple(notes), not_asked)
     settings = resolve_settings(
         query.engine,
         query.item.accelerator,
@@ -128,7 +139,7 @@ def estimate_deployment(query: DeploymentQuery) -> DeploymentEstimate:
         *memory_faults(memory, context),
     )
     if faults:
-        return DeploymentEstimate(False, faults, memory, None, None, settings, context, tuple(notes))
+        return DeploymentEstimate(False, faults, memory, None, None, settings, context, tuple(notes), not_asked)
     replica = Replica(device, parallelism, settings)
     cap = batch_cap(Candidate(query.item, replica, memory), request)
     batch = cap.batch
@@ -140,6 +151,12 @@ def estimate_deployment(query: DeploymentQuery) -> DeploymentEstimate:
                 f"{cap.binding.replace('_', ' ')}); the rest waits and its wait is not in the TTFT."
             )
             batch = cap.batch
-    (performance,) = estimate_replicas(query.model, [replica], request, [batch], query.coefficients)
+    own = StepModel("capplan", query.coefficients)
+    (performance,) = own.estimate(query.model, [replica], request, [batch])
     total = Figure(performance.output_tokens_per_s.value * query.replica_count)
-    return DeploymentEstimate(True, (), memory, performance, total, settings, context, tuple(notes))
+    opinions = tuple(
+        opinion
+        for name, other in query.second_opinions.items()
+        for opinion in ask(other, name, query.model, [replica], request, [batch])
+    )
+    return DeploymentEstimate(True, (), memory, performance, total, settings, context, tuple(notes), opinions)

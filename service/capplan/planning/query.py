@@ -7,6 +7,7 @@ from enum import StrEnum
 
 from capplan.estimation.coefficients import UNFITTED, Coefficients
 from capplan.estimation.engine import EngineChoice
+from capplan.estimation.steady_state import Request
 from capplan.hardware.accelerator import Accelerator
 from capplan.hardware.mig import MigBoard
 from capplan.modeling.costs import ModelCosts
@@ -54,11 +55,30 @@ class Workload:
         output_tokens: mean generated length.
         max_context_tokens: context every replica must be able to hold for one request; ``None`` means the model's full
             context, as engines default to.
+        prefix_cache_hit_share: share of the prompt tokens whose keys and values are found in the prefix cache, at least
+            0 and below 1.
     """
 
     input_tokens: float
     output_tokens: float
     max_context_tokens: int | None = None
+    prefix_cache_hit_share: float = 0.0
+
+    @property
+    def request(self) -> Request:
+        """One request as the estimator takes it."""
+        return Request(self.input_tokens, self.output_tokens, self.prefix_cache_hit_share)
+
+    @property
+    def assumptions(self) -> tuple[str, ...]:
+        """What the workload's figures take for granted, one sentence each."""
+        if self.prefix_cache_hit_share == 0:
+            return ()
+        return (
+            f"{self.prefix_cache_hit_share:.4g} of the prompt tokens are found in the prefix cache, which needs prefix "
+            "caching enabled in the engine and room for the prefixes; their prefill is left out. Every running request "
+            "still takes KV cache for its whole prompt: memory that requests share is not counted.",
+        )
 
 
 class LatencyMetric(StrEnum):

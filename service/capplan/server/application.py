@@ -19,6 +19,7 @@ from capplan.database import open_engine, require_current_schema, session_scope,
 from capplan.errors import CapplanError
 from capplan.server.catalog_application import CatalogApplication
 from capplan.server.catalog_messages import CatalogMessages
+from capplan.server.estimators import BUILT_IN, Estimators, load_estimators
 from capplan.server.planner_application import PlannerApplication
 from capplan.settings import Settings
 
@@ -53,22 +54,29 @@ class _Holder:
 class Application(PlannerApplication, CatalogApplication):
     """Every method of both services."""
 
-    def __init__(self, snapshot: CatalogSnapshot, paginator: Paginator, engine: Engine | None = None) -> None:
+    def __init__(
+        self,
+        snapshot: CatalogSnapshot,
+        paginator: Paginator,
+        engine: Engine | None = None,
+        estimators: Estimators = BUILT_IN,
+    ) -> None:
         """Answer from a snapshot.
 
         Args:
             snapshot: the catalogue.
             paginator: cuts listings and signs page tokens.
             engine: where :meth:`refresh` looks for newer revisions; without one there are none.
+            estimators: what can be asked for a second opinion.
         """
         self._holder = _Holder(CatalogMessages.of(snapshot))
         self._engine = engine
-        PlannerApplication.__init__(self, lambda: self._holder.messages.snapshot)
+        PlannerApplication.__init__(self, lambda: self._holder.messages.snapshot, estimators)
         CatalogApplication.__init__(self, lambda: self._holder.messages, paginator)
 
     @classmethod
     def from_settings(cls, settings: Settings) -> Self:
-        """Opens the database and reads the catalogue.
+        """Opens the database, reads the catalogue and loads the estimators that are installed.
 
         An embedded SQLite database is brought to the current schema and to the shipped facts first. A PostgreSQL
         database is shared, and whoever operates it does both when it suits.
@@ -86,7 +94,8 @@ class Application(PlannerApplication, CatalogApplication):
             engine.dispose()
             raise
         key = settings.page_token_key
-        return cls(snapshot, Paginator(None if key is None else key.get_secret_value().encode()), engine)
+        paginator = Paginator(None if key is None else key.get_secret_value().encode())
+        return cls(snapshot, paginator, engine, load_estimators())
 
     @property
     def messages(self) -> CatalogMessages:

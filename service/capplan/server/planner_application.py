@@ -15,6 +15,7 @@ from capplan.planning.planner import plan
 from capplan.server.conversion.models import to_model_description
 from capplan.server.conversion.plans import to_deployment_response, to_plan_response
 from capplan.server.conversion.questions import to_deployment_query, to_placement_query
+from capplan.server.estimators import BUILT_IN, Estimators
 from capplan.server.model_selection import select_model
 from capplan.server.validation.planner import (
     validate_describe_model,
@@ -25,11 +26,16 @@ from capplan.v1 import model_pb2, planner_service_pb2
 
 
 class PlannerApplication:
-    """One method for each of the service's. An answer depends on the request and the catalogue's revision only."""
+    """One method for each of the service's. An answer depends on the request and the catalogue's revision only.
 
-    def __init__(self, snapshot: Callable[[], CatalogSnapshot]) -> None:
-        """Answer from what ``snapshot`` gives at the time of the call."""
+    Attributes:
+        estimators: what can be asked for a second opinion; the same for as long as it lives.
+    """
+
+    def __init__(self, snapshot: Callable[[], CatalogSnapshot], estimators: Estimators = BUILT_IN) -> None:
+        """Answer from what ``snapshot`` gives at the time of the call; ``estimators`` give second opinions."""
         self._snapshot = snapshot
+        self.estimators = estimators
 
     def plan_placement(
         self, request: planner_service_pb2.PlanPlacementRequest
@@ -52,13 +58,15 @@ class PlannerApplication:
         """The figures of one layout.
 
         Raises:
-            InvalidInputError: the request breaks a rule; a layout that would not start does not.
+            InvalidInputError: the request breaks a rule or names an estimator that is not there; a layout that would
+                not start does not.
             NotFoundError: a model, accelerator or MIG profile is not in the catalogue.
         """
         validate_estimate_deployment(request)
+        others = self.estimators.named(request.second_opinions, "second_opinions")
         snapshot = self._snapshot()
         model = _model_costs(select_model(request.model, snapshot), request.precision)
-        query = to_deployment_query(request, model, snapshot)
+        query = to_deployment_query(request, model, snapshot, others)
         with _fields_renamed("constraints.engine", "deployment.engine"):
             estimate = estimate_deployment(query)
         return to_deployment_response(estimate, query, snapshot.revision)

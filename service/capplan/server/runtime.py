@@ -100,11 +100,15 @@ class Server:
         addresses = Addresses(
             grpc=_join(settings.host, port), metrics=_join(settings.metrics_host, self._metrics_server.port)
         )
+        estimators = self._application.estimators
+        for name, why in estimators.unavailable.items():
+            self._logger.warning("estimator not available", estimator=name, error=why)
         self._logger.info(
             "listening",
             address=addresses.grpc,
             metrics_address=addresses.metrics,
             catalog_revision=self._application.revision,
+            estimators=sorted(estimators.available),
         )
         return addresses
 

@@ -180,22 +180,28 @@ class Workload(_message.Message):
     INPUT_TOKENS_FIELD_NUMBER: _builtins.int
     OUTPUT_TOKENS_FIELD_NUMBER: _builtins.int
     MAX_CONTEXT_TOKENS_FIELD_NUMBER: _builtins.int
+    PREFIX_CACHE_HIT_SHARE_FIELD_NUMBER: _builtins.int
     input_tokens: _builtins.float
     """Mean prompt length; at least 1."""
     output_tokens: _builtins.float
     """Mean generated length; at least 1."""
     max_context_tokens: _builtins.int
     """Longest context one request may reach. Zero means the model's full context, as engines default to."""
+    prefix_cache_hit_share: _builtins.float
+    """Share of the prompt tokens whose keys and values are found in the prefix cache, from 0 to below 1. They are not
+    prefilled again, yet every running request counts with the KV cache of its whole prompt.
+    """
     def __init__(
         self,
         *,
         input_tokens: _builtins.float = ...,
         output_tokens: _builtins.float = ...,
         max_context_tokens: _builtins.int = ...,
+        prefix_cache_hit_share: _builtins.float = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["input_tokens", b"input_tokens", "max_context_tokens", b"max_context_tokens", "output_tokens", b"output_tokens"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["input_tokens", b"input_tokens", "max_context_tokens", b"max_context_tokens", "output_tokens", b"output_tokens", "prefix_cache_hit_share", b"prefix_cache_hit_share"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -600,11 +606,13 @@ class ReplicaPerformance(_message.Message):
     batch: _builtins.float
     """Running sequences."""
     prefill_step_share: _builtins.float
-    """Share of steps that carry prefill work."""
+    """Share of steps that carry prefill work; zero when a second opinion does not say."""
     provenance: Global___Provenance.ValueType
     """Where the estimate comes from."""
     bottleneck: _builtins.str
-    """What limits the replica: memory_bandwidth, compute, interconnect, overhead, kv_capacity ..."""
+    """What limits the replica: memory_bandwidth, compute, interconnect, overhead, kv_capacity ...; empty when a second
+    opinion does not say.
+    """
     @_builtins.property
     def output_tokens_per_s(self) -> Global___Estimate:
         """Generated tokens per second."""

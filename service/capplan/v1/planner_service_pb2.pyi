@@ -195,6 +195,7 @@ class EstimateDeploymentRequest(_message.Message):
     WORKLOAD_FIELD_NUMBER: _builtins.int
     DEPLOYMENT_FIELD_NUMBER: _builtins.int
     CONCURRENCY_FIELD_NUMBER: _builtins.int
+    SECOND_OPINIONS_FIELD_NUMBER: _builtins.int
     concurrency: _builtins.float
     """Requests in flight over the whole deployment; zero means as many as it holds."""
     @_builtins.property
@@ -213,6 +214,12 @@ class EstimateDeploymentRequest(_message.Message):
     def deployment(self) -> Global___Deployment:
         """The layout."""
 
+    @_builtins.property
+    def second_opinions(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Other estimators to ask about the same replica at the same load, by name: "analytic", the step model before any fit
+        to measurements, and those the server has installed. An unknown name is refused with the known ones.
+        """
+
     def __init__(
         self,
         *,
@@ -221,10 +228,11 @@ class EstimateDeploymentRequest(_message.Message):
         workload: _placement_pb2.Workload | None = ...,
         deployment: Global___Deployment | None = ...,
         concurrency: _builtins.float = ...,
+        second_opinions: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["deployment", b"deployment", "model", b"model", "precision", b"precision", "workload", b"workload"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["concurrency", b"concurrency", "deployment", b"deployment", "model", b"model", "precision", b"precision", "workload", b"workload"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["concurrency", b"concurrency", "deployment", b"deployment", "model", b"model", "precision", b"precision", "second_opinions", b"second_opinions", "workload", b"workload"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -265,6 +273,38 @@ class Fault(_message.Message):
 Global___Fault: _TypeAlias = Fault  # noqa: Y015
 
 @_typing.final
+class SecondOpinion(_message.Message):
+    """What another estimator says of one replica."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ESTIMATOR_FIELD_NUMBER: _builtins.int
+    PERFORMANCE_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    estimator: _builtins.str
+    """Name of the estimator."""
+    reason: _builtins.str
+    """Why there are no figures; empty when there are."""
+    @_builtins.property
+    def performance(self) -> _placement_pb2.ReplicaPerformance:
+        """One replica at the load the answer's own performance is about; absent when the estimator has no figures."""
+
+    def __init__(
+        self,
+        *,
+        estimator: _builtins.str = ...,
+        performance: _placement_pb2.ReplicaPerformance | None = ...,
+        reason: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["performance", b"performance"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["estimator", b"estimator", "performance", b"performance", "reason", b"reason"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SecondOpinion: _TypeAlias = SecondOpinion  # noqa: Y015
+
+@_typing.final
 class EstimateDeploymentResponse(_message.Message):
     """The figures of one layout."""
 
@@ -281,6 +321,7 @@ class EstimateDeploymentResponse(_message.Message):
     WEIGHTS_FIELD_NUMBER: _builtins.int
     CATALOG_REVISION_FIELD_NUMBER: _builtins.int
     ACCELERATOR_FIELD_NUMBER: _builtins.int
+    SECOND_OPINIONS_FIELD_NUMBER: _builtins.int
     starts: _builtins.bool
     """True when every replica would start and hold one request of the full asked context."""
     model: _builtins.str
@@ -315,6 +356,10 @@ class EstimateDeploymentResponse(_message.Message):
     def assumptions(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """What was assumed, one sentence each."""
 
+    @_builtins.property
+    def second_opinions(self) -> _containers.RepeatedCompositeFieldContainer[Global___SecondOpinion]:
+        """One for each estimator asked, in the order asked."""
+
     def __init__(
         self,
         *,
@@ -329,10 +374,11 @@ class EstimateDeploymentResponse(_message.Message):
         weights: _builtins.str = ...,
         catalog_revision: _builtins.int = ...,
         accelerator: _builtins.str = ...,
+        second_opinions: _abc.Iterable[Global___SecondOpinion] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["engine", b"engine", "memory", b"memory", "performance", b"performance", "total_output_tokens_per_s", b"total_output_tokens_per_s"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["accelerator", b"accelerator", "assumptions", b"assumptions", "catalog_revision", b"catalog_revision", "engine", b"engine", "faults", b"faults", "memory", b"memory", "model", b"model", "performance", b"performance", "starts", b"starts", "total_output_tokens_per_s", b"total_output_tokens_per_s", "weights", b"weights"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["accelerator", b"accelerator", "assumptions", b"assumptions", "catalog_revision", b"catalog_revision", "engine", b"engine", "faults", b"faults", "memory", b"memory", "model", b"model", "performance", b"performance", "second_opinions", b"second_opinions", "starts", b"starts", "total_output_tokens_per_s", b"total_output_tokens_per_s", "weights", b"weights"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -41,14 +41,29 @@ def print_deployment(
         print_memory(console, answer.memory, f"each {profile} slice" if profile else "each device")
     if answer.HasField("performance"):
         load = "at the asked load" if request.concurrency else "as full as it gets"
-        print_performance(console, {load: answer.performance})
+        print_performance(console, {load: answer.performance, **_second_opinions(answer)})
         if answer.HasField("total_output_tokens_per_s"):
             replicas = max(request.deployment.replica_count, 1)
             console.print(f"all {replicas} replica(s): {interval(answer.total_output_tokens_per_s)} output tokens/s")
         print_step_parts(console, answer.performance, load)
+    without = [f"{opinion.estimator}: {opinion.reason}" for opinion in answer.second_opinions if opinion.reason]
+    if without:
+        print_heading(console, "Second opinions without figures")
+        print_bullets(console, without)
     if answer.assumptions:
         print_heading(console, "Assumed")
         print_bullets(console, list(answer.assumptions))
+
+
+def _second_opinions(
+    answer: planner_service_pb2.EstimateDeploymentResponse,
+) -> dict[str, placement_pb2.ReplicaPerformance]:
+    """Figures of other estimators, by what heads their column."""
+    return {
+        f"says {opinion.estimator}": opinion.performance
+        for opinion in answer.second_opinions
+        if opinion.HasField("performance")
+    }
 
 
 def _engine_text(engine: placement_pb2.EngineSettings) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from rich.console import Console
 
 from capplan.cli.output import new_table, print_heading
-from capplan.cli.views.figures import figure, interval, percent, sentence
+from capplan.cli.views.figures import ABSENT, figure, interval, percent, sentence
 from capplan.v1 import placement_pb2
 
 
@@ -33,8 +33,11 @@ def print_performance(console: Console, columns: dict[str, placement_pb2.Replica
         ("TTFT ms", [interval(load.ttft_ms) for load in loads]),
         ("TTFT ms when idle", [interval(load.ttft_unloaded_ms) for load in loads]),
         ("end to end ms", [interval(load.e2e_ms) for load in loads]),
-        ("steps with prefill", [percent(load.prefill_step_share) for load in loads]),
-        ("limited by", [sentence(load.bottleneck) for load in loads]),
+        (
+            "steps with prefill",
+            [percent(load.prefill_step_share) if load.prefill_step_share else ABSENT for load in loads],
+        ),
+        ("limited by", [sentence(load.bottleneck) or ABSENT for load in loads]),
         ("provenance", [provenance_of(load) for load in loads]),
     )
     for name, cells in rows:

@@ -7,8 +7,10 @@ from typing import Final
 
 from capplan.estimation.engine import EngineSettings
 from capplan.estimation.estimate import Figure, Provenance, ReplicaEstimate
+from capplan.estimation.estimator import Refusal
 from capplan.estimation.legality import Fault
 from capplan.estimation.memory import MemoryBreakdown
+from capplan.estimation.opinion import Opinion
 from capplan.estimation.replica import Parallelism
 from capplan.server.conversion.integers import int64
 from capplan.v1 import placement_pb2, planner_service_pb2
@@ -91,6 +93,15 @@ def to_replica_performance(estimate: ReplicaEstimate) -> placement_pb2.ReplicaPe
             placement_pb2.StepPart(group=part.group, time_ms=part.time_ms, limited_by=part.limited_by)
             for part in estimate.parts
         ],
+    )
+
+
+def to_second_opinion(opinion: Opinion) -> planner_service_pb2.SecondOpinion:
+    """What another estimator says."""
+    if isinstance(opinion.answer, Refusal):
+        return planner_service_pb2.SecondOpinion(estimator=opinion.estimator, reason=opinion.answer.reason)
+    return planner_service_pb2.SecondOpinion(
+        estimator=opinion.estimator, performance=to_replica_performance(opinion.answer)
     )
 
 

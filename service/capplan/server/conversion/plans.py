@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from capplan.estimation.steady_state import Request
 from capplan.modeling.costs import ModelCosts
 from capplan.planning.deployment import DeploymentEstimate, DeploymentQuery
 from capplan.planning.mig_layout import GpuLayout, MigPlan
 from capplan.planning.placement import Placement, Plan, Rejection, Relaxation
-from capplan.planning.query import DevicePrice, PlacementQuery, Workload
+from capplan.planning.query import DevicePrice, PlacementQuery
 from capplan.server.conversion.estimates import (
     to_engine_settings,
     to_estimate,
@@ -15,6 +14,7 @@ from capplan.server.conversion.estimates import (
     to_memory_breakdown,
     to_parallelism,
     to_replica_performance,
+    to_second_opinion,
 )
 from capplan.server.conversion.integers import int64
 from capplan.server.resource_names import accelerator_name
@@ -26,7 +26,7 @@ WHOLE_DEVICE_RESOURCES = {"nvidia": "nvidia.com/gpu", "amd": "amd.com/gpu"}
 
 def to_plan_response(plan: Plan, query: PlacementQuery, revision: int) -> planner_service_pb2.PlanPlacementResponse:
     """The whole answer to a placement question."""
-    live_tokens = _live_tokens(query.workload)
+    live_tokens = query.workload.request.live_tokens
     return planner_service_pb2.PlanPlacementResponse(
         placements=[
             _to_placement(rank, placement, query.model, live_tokens)
@@ -55,9 +55,10 @@ def to_deployment_response(
         weights=query.model.weight_precision,
         catalog_revision=revision,
         accelerator=accelerator_name(query.item.accelerator.sku),
+        second_opinions=[to_second_opinion(opinion) for opinion in estimate.second_opinions],
     )
     if estimate.memory is not None:
-        response.memory.CopyFrom(to_memory_breakdown(estimate.memory, _live_tokens(query.workload)))
+        response.memory.CopyFrom(to_memory_breakdown(estimate.memory, query.workload.request.live_tokens))
     if estimate.performance is not None:
         response.performance.CopyFrom(to_replica_performance(estimate.performance))
     if estimate.total_output_tokens_per_s is not None:
@@ -92,10 +93,6 @@ def _to_placement(rank: int, placement: Placement, model: ModelCosts, live_token
         objective_value=placement.objective_value,
         explanation=placement.explanation,
     )
-
-
-def _live_tokens(workload: Workload) -> float:
-    return Request(workload.input_tokens, workload.output_tokens).live_tokens
 
 
 def _price_source(price: DevicePrice) -> str:

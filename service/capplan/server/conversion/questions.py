@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 from typing import Final
 
 from capplan.catalog.records import PriceTerm
 from capplan.catalog.snapshot import CatalogSnapshot
 from capplan.estimation.engine import EngineChoice
+from capplan.estimation.estimator import Estimator
 from capplan.hardware.accelerator import Accelerator
 from capplan.hardware.mig import MigBoard, MigProfile
 from capplan.modeling.costs import ModelCosts
@@ -29,6 +31,7 @@ from capplan.server.resource_names import parse_accelerator
 from capplan.v1 import placement_pb2, planner_service_pb2
 
 DEFAULT_MAX_PLACEMENTS: Final = 5
+_NO_OTHERS: Final[Mapping[str, Estimator]] = MappingProxyType({})
 
 _OBJECTIVES: Final[Mapping[int, Objective]] = {
     placement_pb2.OBJECTIVE_UNSPECIFIED: Objective.COST,
@@ -74,9 +77,12 @@ def to_placement_query(
 
 
 def to_deployment_query(
-    request: planner_service_pb2.EstimateDeploymentRequest, model: ModelCosts, snapshot: CatalogSnapshot
+    request: planner_service_pb2.EstimateDeploymentRequest,
+    model: ModelCosts,
+    snapshot: CatalogSnapshot,
+    second_opinions: Mapping[str, Estimator] = _NO_OTHERS,
 ) -> DeploymentQuery:
-    """The question about one layout.
+    """The question about one layout, with the estimators that the request names.
 
     Raises:
         NotFoundError: the accelerator is not in the catalogue, or its board has no such profile.
@@ -95,12 +101,18 @@ def to_deployment_query(
         engine=to_engine_choice(deployment.engine),
         concurrency=request.concurrency or None,
         coefficients=snapshot.coefficients,
+        second_opinions=second_opinions,
     )
 
 
 def to_workload(workload: placement_pb2.Workload) -> Workload:
     """The shape of one request."""
-    return Workload(workload.input_tokens, workload.output_tokens, workload.max_context_tokens or None)
+    return Workload(
+        input_tokens=workload.input_tokens,
+        output_tokens=workload.output_tokens,
+        max_context_tokens=workload.max_context_tokens or None,
+        prefix_cache_hit_share=workload.prefix_cache_hit_share,
+    )
 
 
 def to_engine_choice(engine: placement_pb2.EngineSelection) -> EngineChoice:

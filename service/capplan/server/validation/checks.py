@@ -46,7 +46,15 @@ class Violations:
         return False
 
     def number(
-        self, field: str, value: float, *, least: float, most: float, above: bool = False, zero_means: str = ""
+        self,
+        field: str,
+        value: float,
+        *,
+        least: float,
+        most: float,
+        above: bool = False,
+        below: bool = False,
+        zero_means: str = "",
     ) -> None:
         """A finite number between two bounds.
 
@@ -54,16 +62,18 @@ class Violations:
             field: its path.
             value: the number.
             least: lower bound, accepted itself unless ``above``.
-            most: upper bound, accepted.
+            most: upper bound, accepted itself unless ``below``.
             above: whether the number must be greater than ``least``.
+            below: whether the number must be less than ``most``.
             zero_means: when not empty, zero is accepted too and means this.
         """
         if zero_means and value == 0:
             return
-        if math.isfinite(value) and value <= most and (value > least if above else value >= least):
+        low_enough = value < most if below else value <= most
+        if math.isfinite(value) and low_enough and (value > least if above else value >= least):
             return
         low = f"above {least:g}" if above else f"from {least:g}"
-        accepted = f"accepted: a number {low} to {most:g}"
+        accepted = f"accepted: a number {low} to {'below ' if below else ''}{most:g}"
         if zero_means:
             accepted += f", or 0 for {zero_means}"
         self.add(field, f"{value:g} is out of range; {accepted}")

@@ -65,6 +65,7 @@ def check_workload(violations: Violations, workload: placement_pb2.Workload) -> 
         most=MAX_TOKENS,
         zero_means="the model's full context",
     )
+    violations.number("workload.prefix_cache_hit_share", workload.prefix_cache_hit_share, least=0, most=1, below=True)
 
 
 def check_engine(violations: Violations, engine: placement_pb2.EngineSelection, field: str) -> None:

@@ -8,7 +8,7 @@ from typing import Final
 from capplan.catalog.records import PriceTerm
 from capplan.modeling.precision import SIZABLE_PRECISIONS
 from capplan.modeling.training import Optimizer
-from capplan.server.validation.checks import Violations
+from capplan.server.validation.checks import Violations, shown
 from capplan.server.validation.parts import (
     MAX_LIST_ENTRIES,
     MAX_NAME_CHARACTERS,
@@ -47,6 +47,10 @@ def validate_plan_placement(request: planner_service_pb2.PlanPlacementRequest) -
     _check_target(violations, request.target)
     if violations.present(request, "workload", "workload", _WORKLOAD_EXPECTED):
         check_workload(violations, request.workload)
+        if 0 < request.workload.prefix_cache_hit_share < 1:
+            violations.add(
+                "workload.prefix_cache_hit_share", "is counted in estimates of a layout only so far; accepted: 0"
+            )
     _check_latency_limits(violations, request.latency_limits)
     _check_constraints(violations, request.constraints)
     violations.enumeration("objective", request.objective, placement_pb2.Objective.items(), refused=None)
@@ -70,6 +74,7 @@ def validate_estimate_deployment(request: planner_service_pb2.EstimateDeployment
     violations.number(
         "concurrency", request.concurrency, least=MIN_AMOUNT, most=MAX_TARGET, zero_means="as many as it holds"
     )
+    _check_second_opinions(violations, request.second_opinions)
     violations.refuse()
 
 
@@ -176,6 +181,17 @@ def _check_constraints(violations: Violations, constraints: placement_pb2.Constr
         "constraints.price_term", constraints.price_term, PriceTerm, empty_means=PriceTerm.ON_DEMAND.value
     )
     check_engine(violations, constraints.engine, "constraints.engine")
+
+
+def _check_second_opinions(violations: Violations, names: Sequence[str]) -> None:
+    """The ``second_opinions`` field; which names are known is what is installed."""
+    if not violations.count("second_opinions", names, MAX_LIST_ENTRIES):
+        return
+    for index, name in enumerate(names):
+        field = f"second_opinions[{index}]"
+        violations.text(field, name, most_characters=MAX_NAME_CHARACTERS, required="the name of an estimator")
+        if name in names[:index]:
+            violations.add(field, f"{shown(name)} is listed already; accepted: each once")
 
 
 def _check_deployment(violations: Violations, deployment: planner_service_pb2.Deployment) -> None:
