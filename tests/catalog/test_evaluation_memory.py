@@ -278,6 +278,7 @@ def names(snapshot):
         # the checkpoint itself, whatever a source calls its mixture
         ("deepseek-ai/DeepSeek-V4-Pro", "fp8/fp4", "deepseek-ai/DeepSeek-V4-Pro", "fp8"),
         ("openai/gpt-oss-120b", "checkpoint default", "openai/gpt-oss-120b", "mxfp4"),
+        ("deepseek-ai/DeepSeek-V4-Flash-0731", "", "deepseek-ai/DeepSeek-V4-Flash", "fp8"),
     ],
 )
 def test_builds_are_a_profile_in_a_format(names, name, stated, profile, weights):

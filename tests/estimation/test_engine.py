@@ -78,7 +78,7 @@ def test_versions_go_by_the_engines_own_table(name: str, version: str | None, me
 @pytest.mark.parametrize(
     ("name", "version"),
     [
-        ("vllm", "0.5.4"),
+        ("vllm", "0.3.3"),
         ("vllm", "0.34"),
         ("vllm", "1.0"),
         ("sglang", "0.3.6"),
@@ -235,3 +235,24 @@ def test_graph_sizes_are_counted_as_the_engine_lists_them() -> None:
     assert capture_sizes(1) == 1
     assert capture_sizes(16) == 5
     assert capture_sizes(256) == 3 + 31 + 1
+
+
+def test_the_v0_engine_chunks_long_prompts_from_0_5_4_on() -> None:
+    # vLLM pull 6666: contexts above 32,768 tokens are chunked by 2,048; before, one prefill takes the whole context
+    def step_tokens(version: str, context: int) -> int:
+        settings = resolve_settings(EngineChoice(version=version), H100, 80 << 30, context_tokens=context)
+        return settings.max_num_batched_tokens
+
+    assert step_tokens("0.5.3", 131_072) == 131_072
+    assert step_tokens("0.5.4", 131_072) == 2_048
+    assert step_tokens("0.6", 32_768) == 32_768
+
+
+def test_the_v0_engine_samples_when_it_does_not_chunk() -> None:
+    # vLLM issue 10517: a peak of 0.06 GiB at 35,000 tokens (chunked), 2.07 at 20,000 (not)
+    def copies(context: int) -> float:
+        settings = resolve_settings(EngineChoice(version="0.6"), RTX_3090, 24 << 30, context_tokens=context)
+        return settings.memory.sampler_logit_copies
+
+    assert copies(35_000) == 0.0
+    assert copies(20_000) > 0.0

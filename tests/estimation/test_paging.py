@@ -8,10 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from capplan.estimation.cache_groups import CacheGroup, CacheLayout
+from capplan.estimation.compressed_paging import compressed_layout
 from capplan.estimation.device import whole_device
 from capplan.estimation.engine import ENGINE_NAMES, EngineChoice, resolve_settings
-from capplan.estimation.footprint import rank_footprint
-from capplan.estimation.paging import CacheLayout, cache_layout
+from capplan.estimation.footprint import CacheTerm, rank_footprint
+from capplan.estimation.paging import cache_layout
 from capplan.modeling.config_reader import read_config
 from capplan.modeling.costs import model_costs
 from tests.estimation.configs import (
@@ -159,3 +161,47 @@ def test_layers_without_attention_cache_nothing_that_grows() -> None:
     pages = layout(QWEN3_5_27B)
     grown = pages.request_bytes(262_144) - pages.request_bytes(1)
     assert grown / 2**30 == pytest.approx(16.00, rel=0.005)
+
+
+# DeepSeek-V4-Flash: 43 windows of 128 tokens; 21 layers make one entry of 4 tokens and index them, 20 one of 128.
+# fp8: 512 + 64 bytes for an entry as the model counts it; (576 + 132) / 4 and 576 / 128 for each token.
+V4_FLASH = (
+    CacheTerm(43, 576.0, 128, latent=True),
+    CacheTerm(21, 177.0, None, latent=True, indexed=True),
+    CacheTerm(20, 4.5, None, latent=True),
+)
+
+
+def test_compressed_attention_has_the_groups_vllm_prints() -> None:
+    # vLLM issue 54703: pages of 1,002,240 bytes for 256 tokens of history; two groups of windows, 64 tokens a block;
+    # compressor state in blocks of 4 and of 8 tokens.
+    pages = compressed_layout(V4_FLASH)
+    assert pages.block_bytes == 1_002_240
+    assert pages.groups == (
+        CacheGroup(1, 256, None),
+        CacheGroup(2, 64, 128),
+        CacheGroup(1, 4, 8),
+        CacheGroup(1, 8, 128),
+    )
+
+
+@pytest.mark.parametrize(
+    ("tokens", "chunk", "gib"),
+    [
+        (30_000, 16_384, 6.66),  # vLLM issue 44376, the offline class: chunks of 16,384
+        (13_528, 16_384, 5.44),
+        (912_128, 8_192, 7.01 / 1.11),  # vLLM issue 51041: 1.11 requests in 7.01 GiB
+    ],
+)
+def test_a_short_request_of_compressed_attention_takes_gigabytes(tokens: int, chunk: int, gib: float) -> None:
+    assert compressed_layout(V4_FLASH).request_bytes(tokens, chunk) / 2**30 == pytest.approx(gib, rel=0.06)
+
+
+def test_compressed_attention_is_the_same_whatever_cache_format_is_asked_for() -> None:
+    # (1,024 + 132) / 4 and 1,024 / 128 bytes for each token in 16 bit: the kernels store fp8 all the same
+    in_16_bit = (
+        CacheTerm(43, 1_024.0, 128, latent=True),
+        CacheTerm(21, 289.0, None, latent=True, indexed=True),
+        CacheTerm(20, 8.0, None, latent=True),
+    )
+    assert compressed_layout(in_16_bit) == compressed_layout(V4_FLASH)

@@ -244,7 +244,7 @@ class TestRefusals:
         [
             (EngineChoice(max_num_batched_tokens=128), "constraints.engine.max_num_batched_tokens"),
             (EngineChoice(name="tgi"), "constraints.engine.name"),
-            (EngineChoice(version="0.5"), "constraints.engine.version"),
+            (EngineChoice(version="0.3"), "constraints.engine.version"),
             (EngineChoice(version="newest"), "constraints.engine.version"),
         ],
     )

@@ -37,6 +37,8 @@ _KV_WORDS: Final = MappingProxyType(
     {"": "auto", "auto": "auto", "fp8": "fp8", "bf16": "bf16", "bfloat16": "bf16", "fp16": "fp16", "float16": "fp16"}
 )
 _MEMORY_TOLERANCE: Final = 0.1
+_DATE: Final = re.compile(r"(?:0[1-9]|1[0-2])[0-3][0-9]", re.ASCII)
+"""Month and day of a later build of the same model, ``DeepSeek-V4-Flash-0731``."""
 _REMARK: Final = re.compile(r"\([^()]*\)")
 _VERSION: Final = re.compile(r"(?<![0-9.])v?(\d{1,3}\.\d{1,3}(?:\.\d{1,4})?)(?![0-9])", re.ASCII)
 
@@ -203,7 +205,9 @@ def _base_words(name: str) -> tuple[str, str | None]:
     publisher, slash, own = name.rpartition("/")
     words = re.sub(r"\b([48])-bit\b", r"\1bit", fold_model_name(own)).split("-")
     precision = None
-    while len(words) > 1 and (words[-1] in _FORMAT_WORDS or words[-1] in _OTHER_BUILD_WORDS):
+    while len(words) > 1 and (
+        words[-1] in _FORMAT_WORDS or words[-1] in _OTHER_BUILD_WORDS or _DATE.fullmatch(words[-1])
+    ):
         precision = _FORMAT_WORDS.get(words.pop(), precision)
     return f"{publisher.casefold()}{slash}{'-'.join(words)}", precision
 

@@ -27,12 +27,14 @@ class CacheTerm:
         bytes_per_token: of one layer.
         window_tokens: tokens kept, ``None`` for all.
         latent: whether it is one latent per token.
+        indexed: whether an indexer's keys are cached beside it.
     """
 
     layers: int
     bytes_per_token: float
     window_tokens: int | None
     latent: bool
+    indexed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +86,11 @@ class RankFootprint:
     widest_ffn_elements: float
     multimodal: bool
     max_context_tokens: int | None
+
+    @property
+    def compressed_attention(self) -> bool:
+        """Whether layers cache a window of latents beside a compressed history (DeepSeek V4)."""
+        return any(cache.latent and cache.window_tokens is not None for cache in self.caches)
 
     @property
     def state_bytes(self) -> float:
@@ -162,6 +169,7 @@ def _cache_term(attention: AttentionCost, tensor_parallel: int, layer_share: flo
         bytes_per_token=attention.cache_bytes_per_token * attention_rank_share(attention, tensor_parallel),
         window_tokens=attention.window_tokens,
         latent=attention.latent,
+        indexed=attention.indexer_flop_per_context_token > 0,
     )
 
 

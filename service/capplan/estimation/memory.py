@@ -10,10 +10,11 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from capplan.estimation.cache_groups import CacheLayout
 from capplan.estimation.device import RankDevice
 from capplan.estimation.engine_records import BudgetRule, EngineSettings, StateRule
 from capplan.estimation.footprint import RankFootprint, rank_footprint
-from capplan.estimation.paging import CacheLayout, cache_layout
+from capplan.estimation.paging import cache_layout
 from capplan.units import GIB
 
 __all__ = [
@@ -36,8 +37,15 @@ _ACTIVATION_WIDTHS = 4
 # widths), then the feed-forward's, split by tensor parallelism. Peaks of the V0 engine over unchunked prefills bear it
 # out: Llama-3.1-8B 2.07 GiB at 20,000 tokens and 110 KB for each further one (vLLM issue 10517).
 
-_BRIDGED_DEVICES = 2
-# Two devices with a bridge between them get the small collective buffers of PCIe; a switched fabric the large ones.
+_COMPRESSED_STREAMS = 4
+_COMPRESSED_WORKSPACE_BYTES = 900_000
+# Models with compressed attention (DeepSeek V4) have four residual streams, and their attention and indexer a workspace
+# that grows with the width: V4-Pro peaks at 8.9 GiB with steps of 8,192 tokens and 11.44 with 16,384 (InferenceX,
+# perf-changelog, MI355X), V4-Flash at 5.30 with 8,224 (DeepSeek-v4-Flash-One-DGX-Spark issue 4).
+
+_PCIE_BYTES_PER_S = 64e9
+# Where peers reach each other at the speed of PCIe 5.0 x16 or less (a GeForce's bridge too), collective buffers are
+# small; over a fabric they are large.
 
 _CONTEXT_BYTES = int(0.35 * GIB)
 # What the driver's context takes before an engine measures what is free.
@@ -97,15 +105,19 @@ def activation_bytes(footprint: RankFootprint, settings: EngineSettings) -> int:
     """Peak activation bytes the engine sees while profiling.
 
     Two peaks compete: the sampler over ``max_num_seqs`` rows of full-vocabulary fp32 logits, and the widest layer of a
-    forward pass over ``max_num_batched_tokens`` tokens. A multimodal tower is profiled besides.
+    forward pass over ``max_num_batched_tokens`` tokens. A multimodal tower, and the workspace of compressed attention,
+    come on top.
     """
     tokens, rule = settings.max_num_batched_tokens, settings.memory
     sequences = min(settings.max_num_seqs, tokens)
     residual = tokens * footprint.hidden_size * footprint.element_bytes
     sampler = rule.sampler_logit_copies * sequences * footprint.vocabulary_size * 4 + residual
-    forward = _ACTIVATION_WIDTHS * residual + tokens * footprint.element_bytes * footprint.widest_ffn_elements
-    encoder = rule.encoder_bytes if footprint.multimodal else 0
-    return encoder + int(max(sampler, rule.forward_share * forward))
+    streams = _COMPRESSED_STREAMS if footprint.compressed_attention else 1
+    forward = _ACTIVATION_WIDTHS * streams * residual + tokens * footprint.element_bytes * footprint.widest_ffn_elements
+    beside = rule.encoder_bytes if footprint.multimodal else 0
+    if footprint.compressed_attention:
+        beside += _COMPRESSED_WORKSPACE_BYTES * footprint.hidden_size
+    return beside + int(max(sampler, rule.forward_share * forward))
 
 
 def graph_bytes(footprint: RankFootprint, settings: EngineSettings) -> int:
@@ -212,8 +224,8 @@ def memory_breakdown(
         weights += _mxfp4_padding_bytes(footprint, rule.mxfp4_width_multiple)
     runtime = rule.runtime_bytes + device.occupied_bytes
     if peers:
-        switched = device.accelerator.link_domain_size > _BRIDGED_DEVICES
-        runtime += rule.peer_bytes if switched else rule.pcie_peer_bytes
+        fabric = (device.accelerator.link_bytes_per_s or 0.0) > _PCIE_BYTES_PER_S
+        runtime += rule.peer_bytes if fabric else rule.pcie_peer_bytes
     fraction = settings.memory_fraction * (settings.multimodal_share if footprint.multimodal else 1.0)
     split = _split(device, settings, fraction, weights=weights, activations=activations, graphs=graphs, runtime=runtime)
     layout = cache_layout(footprint, rule, settings.max_num_seqs)

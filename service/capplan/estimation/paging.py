@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import replace
 
+from capplan.estimation.cache_groups import CacheGroup, CacheLayout
+from capplan.estimation.compressed_paging import compressed_layout
 from capplan.estimation.engine_records import MemoryRule, StateRule, WindowRule
 from capplan.estimation.footprint import CacheTerm, RankFootprint
 
@@ -22,84 +24,6 @@ _STATE_POOL_RATIO = 0.9
 _STATE_SLOTS_PER_REQUEST = 3
 # SGLang's --mamba-full-memory-ratio (state pool over KV pool), and the slots it holds per running request for its
 # prefix cache (MAMBA_CACHE_SIZE_MAX_RUNNING_REQUESTS_RATIO).
-
-
-@dataclass(frozen=True, slots=True)
-class CacheGroup:
-    """Groups of layers alike, of which a request holds blocks.
-
-    Attributes:
-        count: groups of this kind.
-        block_tokens: tokens of one block; 0 for a group of recurrent layers, which holds states.
-        window_tokens: tokens kept, ``None`` for all.
-        state_blocks: blocks of state one request holds in each group.
-    """
-
-    count: int
-    block_tokens: int
-    window_tokens: int | None
-    state_blocks: int = 1
-
-    def blocks(self, tokens: float, chunk_tokens: int) -> int:
-        """Blocks of one request of so many tokens, ``chunk_tokens`` of which arrive at once."""
-        if not self.block_tokens:
-            return self.count * self.state_blocks
-        if self.window_tokens is None:
-            return self.count * math.ceil(tokens / self.block_tokens)
-        # the window may start inside a block, so it touches one block more
-        kept = min(self.window_tokens - 1 + chunk_tokens, tokens)
-        return self.count * (math.ceil(kept / self.block_tokens) + 1)
-
-
-@dataclass(frozen=True, slots=True)
-class CacheLayout:
-    """How requests take up the pool of one rank.
-
-    A request takes ``block_bytes`` for each block of its groups, or, where states have a pool of their own, whichever
-    of the two pools it fills more of.
-
-    Attributes:
-        block_bytes: bytes of one block over the layers it serves.
-        groups: groups by kind.
-        state_pool_bytes: bytes of a request's state as its share of the whole pool; 0 without a pool of its own.
-        kv_pool_factor: the whole pool over the part that caches tokens.
-        reserved_bytes: what is taken from the pool at start, whatever runs.
-    """
-
-    block_bytes: float
-    groups: tuple[CacheGroup, ...]
-    state_pool_bytes: float = 0.0
-    kv_pool_factor: float = 1.0
-    reserved_bytes: float = 0.0
-
-    def request_bytes(self, tokens: float, chunk_tokens: int = 0) -> float:
-        """Pool bytes of one request.
-
-        Args:
-            tokens: its context.
-            chunk_tokens: prompt tokens that arrive in one step: windowed layers hold them beside the window.
-        """
-        blocks = sum(group.blocks(tokens, chunk_tokens) for group in self.groups)
-        return max(self.block_bytes * blocks * self.kv_pool_factor, self.state_pool_bytes)
-
-    def blocks_in(self, pool_bytes: float) -> int:
-        """Whole blocks of a pool; 0 when there is no pool or nothing is cached."""
-        return int(pool_bytes // self.block_bytes) if self.block_bytes and pool_bytes > 0 else 0
-
-    @property
-    def holds_state_in_blocks(self) -> bool:
-        """Whether recurrent state takes blocks of the pool."""
-        return any(not group.block_tokens for group in self.groups)
-
-    @property
-    def group_count(self) -> int:
-        """Groups in all."""
-        return sum(group.count for group in self.groups)
-
-    @property
-    def least_block_tokens(self) -> int:
-        """Tokens of the smallest block; 0 when no layer caches tokens."""
-        return min((group.block_tokens for group in self.groups if group.block_tokens), default=0)
 
 
 def cache_layout(footprint: RankFootprint, rule: MemoryRule, max_num_seqs: int) -> CacheLayout:
@@ -132,8 +56,8 @@ def _paged(caches: tuple[CacheTerm, ...], footprint: RankFootprint, rule: Memory
         return (
             CacheLayout(footprint.state_bytes, (CacheGroup(1, 0, None),)) if footprint.states else CacheLayout(0.0, ())
         )
-    if any(cache.latent and cache.window_tokens is not None for cache in caches):
-        return _summed(caches, rule)  # compressed attention: windows and histories of one layer, in pools of their own
+    if footprint.compressed_attention and any(cache.window_tokens is None for cache in caches):
+        return compressed_layout(caches)
     if footprint.states or len({cache.window_tokens for cache in caches}) > 1:
         return _grouped(caches, footprint, rule)
     return _uniform(caches, rule)
@@ -146,7 +70,7 @@ def _keeps_windows(footprint: RankFootprint, rule: MemoryRule) -> bool:
 
 
 def _unwindowed(footprint: RankFootprint) -> tuple[CacheTerm, ...]:
-    return tuple(CacheTerm(cache.layers, cache.bytes_per_token, None, cache.latent) for cache in footprint.caches)
+    return tuple(replace(cache, window_tokens=None) for cache in footprint.caches)
 
 
 def _uniform(caches: tuple[CacheTerm, ...], rule: MemoryRule) -> CacheLayout:

@@ -28,7 +28,7 @@ from capplan.units import GIB, MIB
 
 NAME = "vllm"
 NEWEST = "0.33"
-OLDEST = "0.6"
+OLDEST = "0.4"
 """Older releases profile memory in ways that are not modelled."""
 
 _ARCHITECTURES = frozenset({"cdna2", "cdna3", "cdna4"})
@@ -39,7 +39,8 @@ _MIN_COMPUTE_CAPABILITY = (7, 0)
 # 9.6-9.7 of them up to 0.16: on H100 with 1,024 sequences Qwen3-14B 5.64, Llama-3.1-8B 4.76, gpt-oss-120b 7.38 GiB
 # (llm-d-planner, empirical memory results); gpt-oss-120b leaves -2.14 GiB at 0.10 and 1.71 at 0.11 (vLLM issues 23278,
 # 27508); with 256 sequences Qwen2.5-7B 1.42 GiB and DeepSeek-R1-Distill-Qwen-14B 1.42 on its driver at 0.7 (issues
-# 13882, 13061). 0.6 shows no such peak (issue 10517). From 0.17 on 3.85: Qwen3-14B 2.23, at 0.19 Llama-3.1-8B 1.89 GiB.
+# 13882, 13061). 0.6 shows no such peak when it chunks (issue 10517: 0.06 GiB), for then it samples nothing. From 0.17
+# on 3.85: Qwen3-14B 2.23, at 0.19 Llama-3.1-8B 1.89 GiB.
 # Non-torch memory on H100: 0.13/0.55 GiB (TP 1/2) before 0.17, 0.25/2.07/2.13 GiB (TP 1/2/4) at 0.19 (llm-d-planner);
 # over PCIe 0.33 GiB on two RTX 5090 at 0.8 and 0.25 on two RTX 4090 at 0.7 (issues 14452, 13061); V0 on one RTX 3090
 # 0.35 GiB (issue 10517), on 16 H20 2.53 GiB (issue 13074).
@@ -123,7 +124,7 @@ _WITH_ESTIMATE = replace(_WITHOUT_ESTIMATE, graphs=_ESTIMATED, graphs_in_budget=
 # Windowed layers keep their window only since the hybrid KV cache manager (0.10); before, the whole context is charged.
 # The width of mxfp4 experts was padded to 128 at first: gpt-oss-120b takes 65.97 GiB at 0.10 and 64.38 later.
 _RELEASES = (
-    _Release((0, 6), 0.90, _v0(0.0)),
+    _Release((0, 4), 0.90, _v0(_SORTED_COPIES)),
     _Release((0, 7), 0.90, _v0(_SORTED_COPIES)),
     _Release((0, 8), 0.90, _v1(_SORTED_COPIES, _RUNTIME, _PEERS, WindowRule.UNIFORM, 128)),
     _Release((0, 10), 0.90, _v1(_SORTED_COPIES, _RUNTIME, _PEERS, WindowRule.ALL, 128)),
@@ -132,7 +133,10 @@ _RELEASES = (
     _Release((0, 20), 0.92, _WITH_ESTIMATE),
 )
 
+_V0_CHUNKED = _v0(0.0)
 _V0_CHUNKS_ABOVE_TOKENS = 32_768
+_V0_CHUNKS_SINCE = (0, 5, 4)
+_SAMPLES_WHEN_CHUNKED_SINCE = (0, 7)
 _V0_NOTE = "vLLM before 0.8 runs the V0 engine: its memory is modelled, its times are those of the V1 scheduler."
 
 
@@ -180,16 +184,20 @@ def _caps(version: Version, accelerator: Accelerator, device_bytes: int, context
 
     1,024 sequences and 8,192 tokens from 70 GiB on (16,384 tokens from 160 GiB on since 0.28), else 256 and 2,048;
     before 0.8.5 1,024 sequences everywhere. An A100 counts as small from 0.9 on, a GB10 at 0.33. The V0 engine takes
-    256 sequences and one unchunked prefill of the whole context; above 32,768 tokens it chunks by 2,048.
+    256 sequences and one unchunked prefill of the whole context; above 32,768 tokens it chunks by 2,048 from 0.5.4 on
+    (vLLM pull 6666).
     """
     minor = version[:2]
     if minor < (0, 8):
-        chunked = context is None or context > _V0_CHUNKS_ABOVE_TOKENS
-        return 256, 2048 if chunked else max(context or 0, 2048)
+        return 256, 2048 if context is None or _v0_chunks(version, context) else max(context, 2048)
     small = (minor >= (0, 9) and "a100" in accelerator.sku) or (minor >= (0, 33) and "gb10" in accelerator.sku)
     if small or device_bytes < 70 * GIB:
         return (1024 if version < (0, 8, 5) else 256), 2048
     return 1024, 16384 if device_bytes >= 160 * GIB and minor >= (0, 28) else 8192
+
+
+def _v0_chunks(version: Version, context: int) -> bool:
+    return context > _V0_CHUNKS_ABOVE_TOKENS and version >= _V0_CHUNKS_SINCE
 
 
 def resolve(
@@ -214,6 +222,8 @@ def resolve(
         )
     largest = min(2 * sequences, 1024 if _captures_1024(minor, accelerator) else 512, tokens)
     memory = release.memory
+    if minor < _SAMPLES_WHEN_CHUNKED_SINCE and (context_tokens is None or _v0_chunks(version, context_tokens)):
+        memory = _V0_CHUNKED
     if accelerator.vendor == "amd" and memory.graphs_in_budget and minor < (0, 33):
         memory = _WITHOUT_ESTIMATE  # ROCm was left out of it at first
     return EngineSettings(
