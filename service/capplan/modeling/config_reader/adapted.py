@@ -48,7 +48,8 @@ def read_falcon(view: ConfigView) -> Decoder:
     norms = (view.integer("num_ln_in_parallel_attn", default=2, maximum=2) if grouped else 1) if parallel else 2
     bias = view.flag("bias", default=False)
     traits = replace(FAMILIES["falcon"], norms_per_layer=norms, qkv_bias=bias, output_bias=bias, mlp_bias=bias)
-    return read_decoder(view.with_value("num_key_value_heads", kv_heads), traits)
+    view = view.with_value("num_key_value_heads", kv_heads).with_value("num_kv_heads", kv_heads)
+    return read_decoder(view, traits)
 
 
 def read_gpt_bigcode(view: ConfigView) -> Decoder:

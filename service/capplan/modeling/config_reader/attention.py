@@ -100,7 +100,8 @@ def read_latent_attention(
     query_heads = read_query_heads(view)
     view.first(*KV_HEAD_KEYS)  # the number of expanded heads; the cache holds one latent whatever it says
     view.first(*HEAD_DIM_KEYS, "qk_head_dim")  # not the cache size in this family
-    value_default = hidden_size // query_heads if view.model_type == "minicpm3" else None
+    divides = view.model_type == "minicpm3" and hidden_size % query_heads == 0
+    value_default = hidden_size // query_heads if divides else None
     attention = LatentAttention(
         hidden_size=hidden_size,
         query_heads=query_heads,

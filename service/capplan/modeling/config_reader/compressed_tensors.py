@@ -16,6 +16,13 @@ _FORMATS = (
     "nvfp4-pack-quantized",
 )
 
+# Formats that hold more or less by what a group says of its input activations, and what is taken where it says nothing.
+_STORED_WITH_ACTIVATIONS = {
+    "fp8_tensor": "no stored scale",
+    "int8_tensor": "no stored scale",
+    "nvfp4": "in nvfp4 too, with a stored scale",
+}
+
 
 def read_config_groups(view: ConfigView, ignored: tuple[str, ...], kv_cache: str | None) -> Scheme:
     """The scheme of a block with one group of quantised linear layers.
@@ -43,6 +50,8 @@ def read_config_groups(view: ConfigView, ignored: tuple[str, ...], kv_cache: str
         )
     _check_packing(view, group, weights, method)
     precision, storage = _weight_storage(group, weights)
+    if storage in _STORED_WITH_ACTIVATIONS and "input_activations" not in group.names:
+        view.note_default("input_activations", _STORED_WITH_ACTIVATIONS[storage])
     return Scheme(precision, method, storage, ignored, kv_cache)
 
 
@@ -84,7 +93,7 @@ def _weight_storage(group: ConfigView, weights: ConfigView) -> tuple[str, str]:
     size = weights.optional_integer("group_size", minimum=-1)
     strategy = weights.text("strategy", default="group" if size else "tensor")
     activations = group.sub("input_activations") if group.has("input_activations") else None
-    static = activations is not None and not activations.flag("dynamic", default=True)
+    static = activations is not None and not _found_at_run_time(activations)
     if static and (kind, bits) != ("float", 4) and strategy != "tensor":
         raise UnsupportedModelError.single(
             group.field("input_activations"), f"stored scales of activations are not known beside weights by {strategy}"
@@ -103,7 +112,8 @@ def _weight_storage(group: ConfigView, weights: ConfigView) -> tuple[str, str]:
         case "float", 8, "group", 32:
             return "fp8", "mxfp8"
         case "float", 4, "group" | "tensor_group", 16:
-            return "nvfp4", "nvfp4" if activations is not None else "nvfp4_w4a16"
+            weights_alone = "input_activations" in group.names and activations is None
+            return "nvfp4", "nvfp4_w4a16" if weights_alone else "nvfp4"
         case "float", 4, "group", 32:
             return "mxfp4", "mxfp4"
         case "int", 8, "channel", _:
@@ -117,3 +127,12 @@ def _weight_storage(group: ConfigView, weights: ConfigView) -> tuple[str, str]:
     raise UnsupportedModelError.single(
         weights.field("num_bits"), f"{bits}-bit {shown(kind)} weights by {shown(strategy)} of {size} are not known"
     )
+
+
+def _found_at_run_time(activations: ConfigView) -> bool:
+    """Whether scales of activations are found as the model runs, "local" being those of NVFP4's groups."""
+    if not activations.has("dynamic"):
+        raise UnsupportedModelError.single(
+            activations.field("dynamic"), "is needed to tell whether scales of activations are stored"
+        )
+    return activations.raw("dynamic") == "local" or activations.flag("dynamic")

@@ -16,6 +16,7 @@ _KIMI_VISION = (
     "init_pos_emb_time merge_type mm_projector_type pos_emb_type use_unified_vision_chunk video_attn_type "
     "vt_num_attention_heads activation_func pos_emb_interpolation_mode ignore_index"
 )
+_SPARSE = ("deepseek_sparse_attention", "indexed_attention")
 _MOE_MTP = "num_nextn_predict_layers"
 
 CARRIED_KEYS: Mapping[str, frozenset[str]] = MappingProxyType(
@@ -26,7 +27,7 @@ CARRIED_KEYS: Mapping[str, frozenset[str]] = MappingProxyType(
             "directionality",
             "clip": "projection_dim",
             "cohere2": "layer_switch order_of_interleaved_layers rotary_pct",
-            "deepseek_v4": "mlp_layer_types",
+            "deepseek_v4": f"mlp_layer_types {_MOE_MTP}",
             "distilbert": "sinusoidal_pos_embds",
             "ernie4_5_moe": "compression_ratio freq_allocation moe_capacity moe_gate moe_norm_min moe_use_aux_free "
             f"multi_token_pred_lambda {_MOE_MTP}",
@@ -35,15 +36,15 @@ CARRIED_KEYS: Mapping[str, frozenset[str]] = MappingProxyType(
             "falcon_mamba": "expand mixer_rms_eps",
             "falcon_h1": "mamba_expand mamba_norm_before_gate",
             "gemma3": "mm_tokens_per_image",
-            "gemma3n": "activation_sparsity_pattern altup_coef_clip altup_correct_scale audio_soft_tokens_per_image "
-            "vision_soft_tokens_per_image",
+            "gemma3n_text": "activation_sparsity_pattern altup_coef_clip altup_correct_scale "
+            "audio_soft_tokens_per_image vision_soft_tokens_per_image",
             "gemma4": "use_bidirectional_attention vision_soft_tokens_per_image vocab_size_per_layer_input",
             # Which layers own an indexer is listed as indexer_types.
             "glm_moe_dsa": "index_share_for_mtp_iteration index_skip_topk_offset index_topk_freq",
             "gpt2": "n_ctx summary_activation summary_proj_to_labels summary_type summary_use_proj",
             "gpt_bigcode": "n_ctx attention_softmax_in_fp32",
             "gptj": "n_ctx summary_proj_to_labels summary_type summary_use_proj",
-            "gpt_neo": "attention_layers attention_types",
+            "gpt_neo": "attention_layers attention_types window_size",
             "granitemoehybrid": "layers_block_type",
             "hunyuan_v1_dense": "eod_token_id",
             "kimi_k25": _KIMI_VISION,
@@ -52,7 +53,7 @@ CARRIED_KEYS: Mapping[str, frozenset[str]] = MappingProxyType(
             "kimi_linear": f"full_attn_layers mla_use_nope {_MOE_MTP}",
             "lfm2": "full_attn_idxs block_dim conv_dim conv_dim_out block_mlp_init_scale block_norm_eps "
             "block_out_init_scale block_use_swiglu block_use_xavier_init use_pos_enc",
-            "llama4": "for_llm_compressor no_rope_layer_interval",
+            "llama4_text": "for_llm_compressor no_rope_layer_interval",
             "llava": "ignore_index vision_feature_layer vision_feature_select_strategy image_seq_length "
             "image_grid_pinpoints vocab_size",
             "minimax": "block_size full_attn_alpha_factor full_attn_beta_factor linear_attn_alpha_factor "
@@ -63,9 +64,9 @@ CARRIED_KEYS: Mapping[str, frozenset[str]] = MappingProxyType(
             "minimax_m2": "mtp_transformer_layers num_mtp_modules use_mtp",
             "mistral3": "image_token_index vision_feature_layer",
             "mllama": "attention_heads intermediate_layers_indices",
-            "mpt": "embedding_fraction logit_scale verbose",
+            "mpt": "alibi_bias_max attn_impl embedding_fraction logit_scale verbose",
             "nemotron_h": "chunk_size expand time_step_rank time_step_limit",
-            "mamba2": "chunk_size",
+            "mamba2": "chunk_size time_step_rank",
             "phi3": "full_attn_mod interpolate_factor",
             "phi3small": "gegelu_pad_to_256",
             "qwen2_vl": _QWEN_VISION,
@@ -123,7 +124,8 @@ EXPECTED_VALUES: Mapping[str, Mapping[str, tuple[object, ...]]] = MappingProxyTy
         "apertus": {"post_norm": (False,), "qk_norm": (True,)},
         "dbrx": {"ffn_act_fn": ({"name": "silu"},), "moe_normalize_expert_weights": (1, 2)},
         "falcon": {"alibi": (True, False)},
-        "glm_moe_dsa": {"layer_types": ("deepseek_sparse_attention",), "mlp_bias": (False,)},
+        "deepseek_v32": {"layer_types": _SPARSE},
+        "glm_moe_dsa": {"layer_types": _SPARSE, "mlp_bias": (False,)},
         "gpt_neox": {"use_parallel_residual": (True, False)},
         "granitemoehybrid": {
             "normalization_function": ("rmsnorm",),
@@ -132,7 +134,7 @@ EXPECTED_VALUES: Mapping[str, Mapping[str, tuple[object, ...]]] = MappingProxyTy
         "hunyuan_v1_dense": {"use_qk_norm": (True,), "use_cla": (False,)},
         "hunyuan_v1_moe": {"use_qk_norm": (True,), "use_cla": (False,)},
         "jamba": {"attn_implementation": ("eager", "flash_attention_2", "sdpa")},
-        "llama4": {"use_qk_norm": (True, False)},  # a norm without weights
+        "llama4_text": {"use_qk_norm": (True, False)},  # a norm without weights
         "mimo": {"attention_bias": (True,)},
         "minimax_m2": {"attn_type_list": (1,), "qk_norm_type": ("per_layer",)},
         "mpt": {"alibi": (True,), "learned_pos_emb": (True,), "norm_type": ("low_precision_layernorm",)},

@@ -13,11 +13,13 @@ from capplan.modeling.config_reader.view import MAX_COUNT, ConfigView, shown
 _EMBEDDING_NAME = re.compile(r"(?<![a-z])embedding(?![a-z])", re.IGNORECASE)
 
 
-# What each class ends in, longest first; the rest is the model type, but for the few below.
-_CLASS_ENDINGS = re.compile(
-    r"(ForCausalLM|ForConditionalGeneration|LMHeadModel|ForSequenceClassification|ForMaskedLM|ForImageClassification"
-    r"|Model)$"
-)
+DECODER_CLASSES = ("ForCausalLM", "LMHeadModel", "ForSequenceClassification", "Model")
+GENERATOR_CLASSES = ("ForConditionalGeneration", "ForSequenceClassification", "Model")
+ENCODER_CLASSES = ("ForMaskedLM", "ForSequenceClassification", "Model")
+IMAGE_CLASSES = ("ForImageClassification", "Model")
+"""What the classes end in that a kind of model is known by, before shorter endings of the same class."""
+
+# A class is otherwise its model type and one of the endings.
 _CLASSES_OF_OTHER_NAMES = {
     "hunyuan_v1_dense": "HunYuanDenseV1",
     "hunyuan_v1_moe": "HunYuanMoEV1",
@@ -33,8 +35,12 @@ def architecture_name(root: ConfigView) -> str:
     return first if isinstance(first, str) else ""
 
 
-def refuse_other_classes(root: ConfigView) -> None:
+def refuse_other_classes(root: ConfigView, endings: tuple[str, ...]) -> None:
     """Refuse a class whose head or body is not the one its model type is known by.
+
+    Args:
+        root: the whole config.
+        endings: what the known classes end in.
 
     Raises:
         UnsupportedModelError: a class of another model, or one with a head of another kind (reward models, taggers).
@@ -42,13 +48,13 @@ def refuse_other_classes(root: ConfigView) -> None:
     name = architecture_name(root)
     if not name:
         return
-    ending = _CLASS_ENDINGS.search(name)
+    body = next((name.removesuffix(ending) for ending in endings if name.endswith(ending)), "")
     own = _CLASSES_OF_OTHER_NAMES.get(root.model_type, root.model_type)
-    if ending is None or _plain(name[: ending.start()]) not in (_plain(own), _plain(own.removesuffix("_text"))):
+    if _plain(body) not in (_plain(own), _plain(own.removesuffix("_text"))):
         raise UnsupportedModelError.single(
             root.field("architectures"),
-            f"class {shown(name)} is not known for model type {root.model_type!r}; known are its language model, its "
-            "bare model and its sequence classifier",
+            f"class {shown(name)} is not known for model type {root.model_type!r}; known are its own classes that end "
+            f"in {', '.join(endings)}",
         )
 
 

@@ -53,7 +53,9 @@ def read_layer_types(view: ConfigView, layers: int) -> list[str] | None:
     key = view.first("layer_types")
     if key is None:
         return None
-    view.first("sliding_window_pattern", "full_attention_interval")  # what the list was made from
+    view.first(
+        "sliding_window_pattern", "_sliding_window_pattern", "full_attention_interval"
+    )  # what the list was made from
     found = []
     for kind in view.items(key, layers):
         if not isinstance(kind, str) or kind not in _KINDS:

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from capplan.errors import InvalidInputError, UnsupportedModelError
 from capplan.modeling.architecture import ModelArchitecture, Tower, run_length
 from capplan.modeling.config_reader.decoder import Decoder, read_decoder
+from capplan.modeling.config_reader.encoders import BERT_FAMILIES
 from capplan.modeling.config_reader.families import CLASS_FAMILIES, FAMILIES
-from capplan.modeling.config_reader.heads import architecture_name, refuse_other_classes, with_own_head
+from capplan.modeling.config_reader.heads import (
+    DECODER_CLASSES,
+    ENCODER_CLASSES,
+    GENERATOR_CLASSES,
+    IMAGE_CLASSES,
+    architecture_name,
+    refuse_other_classes,
+    with_own_head,
+)
 from capplan.modeling.config_reader.irregular import read_mllama_text
 from capplan.modeling.config_reader.known_types import CLASS_DEFAULTS, ENCODER_DECODERS, READERS, TEXT_KEYS
 from capplan.modeling.config_reader.plain_decoder import read_plain_decoder
@@ -47,8 +56,9 @@ def read_config(
         raise InvalidInputError.single(CONFIG_FIELD, "must be an object")
     root = ConfigView(config)
     root.model_type = _model_type(root)
-    if _is_known(root.model_type):
-        refuse_other_classes(root)
+    endings = _class_endings(root.model_type)
+    if endings is not None:
+        refuse_other_classes(root, endings)
     if root.model_type in TOWERS:
         return _read_multimodal(root, name, quantization)
     if root.model_type in ENCODER_DECODERS:
@@ -58,8 +68,17 @@ def read_config(
     return _assemble(root, root, _Parts(decoder, (), assumptions, name, quantization))
 
 
-def _is_known(model_type: str) -> bool:
-    return any(model_type in table for table in (TOWERS, ENCODER_DECODERS, READERS, FAMILIES))
+def _class_endings(model_type: str) -> tuple[str, ...] | None:
+    """What classes of a known model type end in, ``None`` for a type that is not known."""
+    if model_type in BERT_FAMILIES:
+        return ENCODER_CLASSES
+    if model_type == "vit":
+        return IMAGE_CLASSES
+    if model_type == "chatglm":
+        return (*DECODER_CLASSES, *GENERATOR_CLASSES)
+    if model_type in TOWERS or model_type in ENCODER_DECODERS:
+        return GENERATOR_CLASSES
+    return DECODER_CLASSES if model_type in READERS or model_type in FAMILIES else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,18 +159,17 @@ def _read_unknown(view: ConfigView) -> tuple[Decoder, tuple[str, ...]]:
 def _assemble(root: ConfigView, text: ConfigView, parts: _Parts) -> ModelArchitecture:
     decoder, head_notes = with_own_head(root, parts.decoder, parts.name)
     decoder = with_prediction(text, decoder)
+    layers = run_length(decoder.blocks)
+    scheme, scheme_notes = read_quantization(root, text, parts.quantization, layers, decoder.head)
     notes = [*parts.assumptions, *head_notes, *dict.fromkeys(text.remarks)]
     dtype = _dtype(root, text)
     if dtype is None:
         notes.append("no number format of the weights is stated: bf16 is taken")
     if not architecture_name(root):
         notes.append("no class is stated under architectures: the plain model of the type is taken")
-    defaults = text.defaults + ([] if root is text else root.defaults)
-    if defaults:
-        listed = ", ".join(dict.fromkeys(defaults))
-        notes.append(f"absent from the config, taken from the {text.model_type} class: {listed}")
-    layers = run_length(decoder.blocks)
-    scheme, scheme_notes = read_quantization(root, text, parts.quantization, layers, decoder.head)
+    if decoder.max_context_tokens is None:
+        notes.append("no key states the longest context")
+    notes += _absent_keys(root, text)
     notes += [note for note in scheme_notes if note not in notes]
     state_element_bytes = _state_element_bytes(text)
     refuse_unexplained(root, text)
@@ -175,6 +193,17 @@ def _assemble(root: ConfigView, text: ConfigView, parts: _Parts) -> ModelArchite
         quantization=scheme,
         assumptions=tuple(notes),
     )
+
+
+def _absent_keys(root: ConfigView, text: ConfigView) -> Iterator[str]:
+    """Sentences on the keys that were absent and taken from the class, part by part of the config."""
+    own = dict.fromkeys(text.defaults + ([] if root is text else root.defaults))
+    if own:
+        yield f"absent from the config, taken from the {text.model_type} class: {', '.join(own)}"
+    for path, taken in root.ledger.defaults.items():
+        part = path.removeprefix(f"{root.path}.")
+        if taken and path not in (root.path, text.path) and "quantization_config" not in path:
+            yield f"absent from {part}, taken from its class: {', '.join(dict.fromkeys(taken))}"
 
 
 def _state_element_bytes(text: ConfigView) -> int:

@@ -150,6 +150,10 @@ def _llama4(root: ConfigView, hidden_size: int) -> tuple[Tower, ...]:
     ratio = view.number("pixel_shuffle_ratio", minimum=0.01, maximum=1)
     shuffled = round(stack.width / ratio**2)
     hidden, output = view.integer("projector_input_dim"), view.integer("projector_output_dim")
+    if shuffled != stack.inner:
+        raise view.inconsistent("intermediate_size", f"must be the shuffled patches' width {shuffled}")
+    if hidden != output:
+        raise view.inconsistent("projector_output_dim", f"must be projector_input_dim {hidden}")
     outer = (
         tower_map("vision_model.patch_embedding", patch_inputs(view), stack.width, bias=False),
         tower_map("vision_model.vision_adapter.fc1", shuffled, hidden, bias=False),

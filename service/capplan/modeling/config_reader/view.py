@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from capplan.errors import InvalidInputError, UnsupportedModelError
+from capplan.modeling.config_reader.harmless_keys import is_harmless
 from capplan.modeling.config_reader.ledger import ReadLedger
 
 MAX_WIDTH = 1 << 24
@@ -71,7 +72,9 @@ class ConfigView:
         values = dict(self._values)
         for key in keys:
             nested = self.sub(key)
-            for name in nested.names - {"model_type"}:
+            for name in nested.names:
+                if is_harmless(name):
+                    continue
                 value = nested._values[name]
                 if name in self._values and self._values[name] != value:
                     raise nested.inconsistent(name, f"contradicts {name} outside {key}")
