@@ -64,6 +64,19 @@ class CacheLayout:
         blocks = sum(group.blocks(tokens, chunk_tokens) for group in self.groups)
         return max(self.block_bytes * blocks * self.kv_pool_factor, self.state_pool_bytes)
 
+    def longest_unwindowed_context(self, pool_bytes: float, chunk_tokens: int) -> int:
+        """Longest context of which one request fits, if every window is full by then; else too long a context.
+
+        Arithmetic instead of a search, for layouts with one group that keeps all tokens; 0 for others.
+        """
+        growing = [group for group in self.groups if group.block_tokens and group.window_tokens is None]
+        if len(growing) != 1 or self.state_pool_bytes > pool_bytes:
+            return 0
+        endless = math.inf
+        fixed = sum(group.blocks(endless, chunk_tokens) for group in self.groups if group is not growing[0])
+        left = int(pool_bytes / self.kv_pool_factor / self.block_bytes) - fixed
+        return max(0, left // growing[0].count * growing[0].block_tokens)
+
     def blocks_in(self, pool_bytes: float) -> int:
         """Whole blocks of a pool; 0 when there is no pool or nothing is cached."""
         return int(pool_bytes // self.block_bytes) if self.block_bytes and pool_bytes > 0 else 0

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
+from capplan.estimation.identity import Same
 from capplan.hardware.accelerator import Accelerator
 from capplan.hardware.mig import MigBoard, MigProfile
 from capplan.hardware.mig_device import slice_device
@@ -25,6 +27,9 @@ _VISIBLE_GIB = {
     "gb10-dgx-spark-128gb": 121.63,  # DeepSeek-v4-Flash-One-DGX-Spark issue 4: unified memory, the vendor's 128 are GiB
 }
 """Devices whose reserve is not the usual one, GiB that CUDA sees."""
+
+_REMEMBERED = 4096
+"""Devices and slices that are remembered: every plan asks for all of a catalogue's."""
 
 _SHARED_MEMORY = frozenset({"gb10-dgx-spark-128gb"})
 _HOST_SHARE_BYTES = int(10.25 * GIB)
@@ -72,6 +77,12 @@ def _visible_bytes(accelerator: Accelerator, listed_bytes: int) -> int:
 
 def whole_device(accelerator: Accelerator) -> RankDevice | None:
     """The whole accelerator as one rank's device; ``None`` when its memory size is not known."""
+    return _whole_device(Same(accelerator))
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def _whole_device(same: Same[Accelerator]) -> RankDevice | None:
+    accelerator = same.value
     if accelerator.memory_bytes is None:
         return None
     return RankDevice(
@@ -92,6 +103,14 @@ def mig_rank_device(accelerator: Accelerator, board: MigBoard, profile: MigProfi
     Raises:
         InvalidInputError: memory or SM count of the profile was never published.
     """
+    return _mig_rank_device(Same(accelerator), Same(board), Same(profile))
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def _mig_rank_device(
+    same_accelerator: Same[Accelerator], same_board: Same[MigBoard], same_profile: Same[MigProfile]
+) -> RankDevice:
+    accelerator, board, profile = same_accelerator.value, same_board.value, same_profile.value
     part = slice_device(accelerator, board, profile)
     return RankDevice(
         accelerator=accelerator,

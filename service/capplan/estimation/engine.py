@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from types import MappingProxyType
 from typing import Final
 
@@ -20,6 +21,7 @@ from capplan.estimation.engine_records import (
     WindowRule,
 )
 from capplan.estimation.engines import sglang, tensorrt_llm, vllm
+from capplan.estimation.identity import Same
 from capplan.hardware.accelerator import Accelerator
 
 __all__ = [
@@ -38,6 +40,7 @@ __all__ = [
     "memory_fraction_field",
     "modelled_versions",
     "resolve_settings",
+    "settings_resolver",
     "takes_gpu_memory_utilization",
 ]
 
@@ -53,7 +56,13 @@ class _Engine:
     version_of: Callable[[EngineChoice], Version]
     label: Callable[[Version], str]
     refusal: Callable[[Accelerator], str | None]
+    uses_context: Callable[[EngineChoice], bool]
     resolve: Callable[[EngineChoice, Accelerator, int, int, int | None], EngineSettings]
+
+
+def _never(choice: EngineChoice) -> bool:
+    del choice
+    return False
 
 
 _ENGINES: Final[Mapping[str, _Engine]] = MappingProxyType(
@@ -66,6 +75,7 @@ _ENGINES: Final[Mapping[str, _Engine]] = MappingProxyType(
             vllm.version_of,
             vllm.label,
             vllm.refusal,
+            vllm.uses_context,
             vllm.resolve,
         ),
         sglang.NAME: _Engine(
@@ -76,6 +86,7 @@ _ENGINES: Final[Mapping[str, _Engine]] = MappingProxyType(
             sglang.version_of,
             sglang.label,
             sglang.refusal,
+            _never,
             sglang.resolve,
         ),
         tensorrt_llm.NAME: _Engine(
@@ -86,6 +97,7 @@ _ENGINES: Final[Mapping[str, _Engine]] = MappingProxyType(
             tensorrt_llm.version_of,
             tensorrt_llm.label,
             tensorrt_llm.refusal,
+            _never,
             tensorrt_llm.resolve,
         ),
     }
@@ -104,6 +116,7 @@ _EAGER_NOTE: Final = (
 _FRACTION_FIELDS: Final = ("gpu_memory_utilization", "mem_fraction_static", "free_gpu_memory_fraction")
 
 
+@lru_cache(maxsize=256)
 def engine_name(name: str) -> str:
     """The name of an engine, whatever the case, dashes, dots and blanks it was written with.
 
@@ -194,8 +207,43 @@ def resolve_settings(
     Raises:
         InvalidInputError: the engine or version is not modelled, or a memory fraction of another engine is pinned.
     """
-    name = engine_name(choice.name)
-    engine = _ENGINES[name]
+    return settings_resolver(choice, context_tokens)(accelerator, device_bytes, ranks)
+
+
+def settings_resolver(
+    choice: EngineChoice, context_tokens: int | None = None
+) -> Callable[[Accelerator, int, int], EngineSettings]:
+    """:func:`resolve_settings` for many devices: takes accelerator, bytes that one rank sees, and ranks.
+
+    Raises:
+        InvalidInputError: the engine or version is not modelled.
+    """
+    context = context_tokens if _ENGINES[engine_name(choice.name)].uses_context(choice) else None
+    same_choice = Same(_canonical(choice))
+
+    def resolve(accelerator: Accelerator, device_bytes: int, ranks: int) -> EngineSettings:
+        return _resolved(same_choice, Same(accelerator), device_bytes, ranks, context)
+
+    return resolve
+
+
+@lru_cache(maxsize=1024)
+def _canonical(choice: EngineChoice) -> EngineChoice:
+    """One object for equal choices."""
+    return choice
+
+
+@lru_cache(maxsize=4096)
+def _resolved(
+    same_choice: Same[EngineChoice],
+    accelerator: Same[Accelerator],
+    device_bytes: int,
+    ranks: int,
+    context_tokens: int | None,
+) -> EngineSettings:
+    """Settings turn on few facts, and a plan asks for the same ones hundreds of times."""
+    choice = same_choice.value
+    engine = _ENGINES[engine_name(choice.name)]
     foreign = [
         FieldViolation(
             f"{ENGINE_FIELD}.{field}", f"is not a setting of {engine.title}, which takes {engine.fraction_field}"
@@ -205,4 +253,4 @@ def resolve_settings(
     ]
     if foreign:
         raise InvalidInputError(foreign)
-    return engine.resolve(choice, accelerator, device_bytes, ranks, context_tokens)
+    return engine.resolve(choice, accelerator.value, device_bytes, ranks, context_tokens)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 from capplan.estimation.engine import EngineChoice, engine_name, engine_refusal
 from capplan.estimation.engine_formats import format_refusal
+from capplan.estimation.identity import Same
 from capplan.estimation.memory import MemoryBreakdown
 from capplan.estimation.replica import Parallelism
 from capplan.hardware.accelerator import Accelerator
@@ -35,6 +37,27 @@ class Fault:
     unit: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class ModelFormats:
+    """The number formats a model asks of a device.
+
+    Attributes:
+        storages: storage formats of everything that is multiplied with.
+        asked: the weight precision that was asked for.
+        kv_cache: KV-cache format; ``None`` without a cache.
+    """
+
+    storages: tuple[str, ...]
+    asked: str
+    kv_cache: str | None
+
+
+def model_formats(model: ModelCosts) -> ModelFormats:
+    """The number formats of a model."""
+    storages = tuple(dict.fromkeys(gemm.storage for gemm in model.gemms if gemm.active_parameters))
+    return ModelFormats(storages, model.weight_precision, model.kv_precision if model.attentions else None)
+
+
 def device_faults(
     model: ModelCosts, accelerator: Accelerator, engine: EngineChoice = _DEFAULT_ENGINE
 ) -> tuple[Fault, ...]:
@@ -43,22 +66,36 @@ def device_faults(
     Raises:
         InvalidInputError: the engine is not modelled.
     """
-    name = engine_name(engine.name)
+    return format_faults(model_formats(model), accelerator, engine)
+
+
+def format_faults(formats: ModelFormats, accelerator: Accelerator, engine: EngineChoice) -> tuple[Fault, ...]:
+    """:func:`device_faults` of any model in these formats.
+
+    Raises:
+        InvalidInputError: the engine is not modelled.
+    """
+    return _format_faults(formats, Same(accelerator), engine_name(engine.name))
+
+
+@lru_cache(maxsize=4096)
+def _format_faults(formats: ModelFormats, same: Same[Accelerator], name: str) -> tuple[Fault, ...]:
+    accelerator = same.value
     refusal = engine_refusal(accelerator, name)
     if refusal is not None:
         return (Fault("ENGINE_UNSUPPORTED", refusal),)
     faults = []
-    for storage in dict.fromkeys(gemm.storage for gemm in model.gemms if gemm.active_parameters):
+    for storage in formats.storages:
         support = arithmetic_support(accelerator, storage)
         refusal = None if not support.supported else format_refusal(name, storage, accelerator)
         if not support.supported or refusal is not None:
             faults.append(Fault("FORMAT_UNSUPPORTED", refusal or support.reason))
-        elif support.mode is ArithmeticMode.CONVERTED and storage == model.weight_precision:
+        elif support.mode is ArithmeticMode.CONVERTED and storage == formats.asked:
             # parts of a quantised checkpoint may be converted, but an asked bf16 makes the engine refuse to start
             text = f"the engine does not start in {storage} on {accelerator.product_name}; ask for {support.arithmetic}"
             faults.append(Fault("FORMAT_UNSUPPORTED", text))
-    if model.attentions:
-        support = kv_cache_support(accelerator, model.kv_precision)
+    if formats.kv_cache is not None:
+        support = kv_cache_support(accelerator, formats.kv_cache)
         if not support.supported:
             faults.append(Fault("KV_FORMAT_UNSUPPORTED", support.reason))
     return tuple(faults)

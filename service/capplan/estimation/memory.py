@@ -9,20 +9,24 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from capplan.estimation.cache_groups import CacheLayout
 from capplan.estimation.device import RankDevice
-from capplan.estimation.engine_records import BudgetRule, EngineSettings, StateRule
+from capplan.estimation.engine_records import BudgetRule, EngineSettings, MemoryRule, StateRule
 from capplan.estimation.footprint import RankFootprint, rank_footprint
 from capplan.estimation.paging import cache_layout
 from capplan.units import GIB
 
 __all__ = [
     "MemoryBreakdown",
+    "RankDemand",
     "RankFootprint",
     "activation_bytes",
     "longest_context",
     "memory_breakdown",
+    "place_demand",
+    "rank_demand",
     "rank_footprint",
 ]
 
@@ -137,7 +141,7 @@ def graph_bytes(footprint: RankFootprint, settings: EngineSettings) -> int:
 
 
 def longest_context(layout: CacheLayout, pool_bytes: int, chunk_tokens: int, ceiling_tokens: int) -> int:
-    """Longest context, in tokens, of which one request fits the pool; at most ``ceiling_tokens``. Bisection."""
+    """Longest context, in tokens, of which one request fits the pool; at most ``ceiling_tokens``."""
     if pool_bytes <= 0:
         return 0
 
@@ -146,6 +150,9 @@ def longest_context(layout: CacheLayout, pool_bytes: int, chunk_tokens: int, cei
 
     if fits(ceiling_tokens):
         return ceiling_tokens
+    guess = layout.longest_unwindowed_context(pool_bytes, chunk_tokens)
+    if 0 < guess < ceiling_tokens and fits(guess) and not fits(guess + 1):
+        return guess
     low, high = 0, ceiling_tokens
     while high - low > 1:
         middle = (low + high) // 2
@@ -162,8 +169,7 @@ def _mxfp4_padding_bytes(footprint: RankFootprint, width_multiple: int) -> int:
     return int((growth - 1.0) * footprint.mxfp4_expert_bytes)
 
 
-@dataclass(frozen=True, slots=True)
-class _Split:
+class _Split(NamedTuple):
     """Budget and pool of one rank, and what lives beside the budget."""
 
     budget: int
@@ -172,17 +178,10 @@ class _Split:
     beside: int
 
 
-def _split(
-    device: RankDevice,
-    settings: EngineSettings,
-    fraction: float,
-    *,
-    weights: int,
-    activations: int,
-    graphs: int,
-    runtime: int,
-) -> _Split:
+def _split(device: RankDevice, settings: EngineSettings, demand: RankDemand, weights: int, runtime: int) -> _Split:
     total, rule = device.memory_bytes, settings.memory
+    fraction = settings.memory_fraction * (settings.multimodal_share if demand.multimodal else 1.0)
+    activations, graphs = demand.activation_bytes, demand.graph_bytes
     match rule.budget:
         case BudgetRule.OF_TOTAL:
             budget = int(fraction * total)
@@ -196,6 +195,77 @@ def _split(
             pool = total - weights - activations - graphs - runtime
             pool = int(fraction * pool) if pool > 0 else pool
             return _Split(weights + pool + activations + graphs + runtime, graphs, pool, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class RankDemand:
+    """What a rank asks of whatever device it runs on, with one set of engine settings but for the memory fraction.
+
+    Attributes:
+        weight_bytes: weights as stored.
+        padded_weight_bytes: weights where the kernels pad mxfp4 experts.
+        activation_bytes: peak activations.
+        graph_bytes: captured graphs.
+        multimodal: whether the model has towers.
+        layout: how requests take up the pool.
+        chunk_tokens: prompt tokens of one request that a step may hold.
+        context_tokens: full context one request must be able to reach.
+        request_bytes: pool bytes of one request of that context.
+        live_request_bytes: pool bytes of one request of mean live length.
+        ceiling_tokens: longest context of the model, or the asked one when it does not say.
+        ceiling_request_bytes: pool bytes of one request of that length.
+        state_bounds_sequences: whether the engine refuses to start with fewer blocks than ``max_num_seqs``.
+    """
+
+    weight_bytes: int
+    padded_weight_bytes: int
+    activation_bytes: int
+    graph_bytes: int
+    multimodal: bool
+    layout: CacheLayout
+    chunk_tokens: int
+    context_tokens: int
+    request_bytes: float
+    live_request_bytes: int
+    ceiling_tokens: int
+    ceiling_request_bytes: float
+    state_bounds_sequences: bool
+
+
+def rank_demand(
+    footprint: RankFootprint, settings: EngineSettings, *, context_tokens: int, live_tokens: float
+) -> RankDemand:
+    """Works out what a rank asks of a device.
+
+    Args:
+        footprint: what the rank holds of the model.
+        settings: resolved engine settings.
+        context_tokens: full context one request must be able to reach.
+        live_tokens: mean context of a running request.
+    """
+    rule = settings.memory
+    layout = cache_layout(footprint, rule, settings.max_num_seqs)
+    # a step never holds more prompt tokens of one request than its budget, nor than the request has
+    chunk = settings.max_num_batched_tokens
+    ceiling = footprint.max_context_tokens or context_tokens
+    weights = footprint.weight_bytes
+    return RankDemand(
+        weight_bytes=weights,
+        padded_weight_bytes=weights + _mxfp4_padding_bytes(footprint, rule.mxfp4_width_multiple),
+        activation_bytes=activation_bytes(footprint, settings),
+        graph_bytes=graph_bytes(footprint, settings),
+        multimodal=footprint.multimodal,
+        layout=layout,
+        chunk_tokens=chunk,
+        context_tokens=context_tokens,
+        request_bytes=layout.request_bytes(context_tokens, chunk),
+        live_request_bytes=int(layout.request_bytes(live_tokens)),
+        ceiling_tokens=ceiling,
+        ceiling_request_bytes=layout.request_bytes(ceiling, chunk),
+        state_bounds_sequences=(
+            rule.state_blocks_bound_sequences and settings.graph_sizes > 0 and layout.holds_state_in_blocks
+        ),
+    )
 
 
 def memory_breakdown(
@@ -217,59 +287,66 @@ def memory_breakdown(
         context_tokens: full context one request must be able to reach.
         live_tokens: mean context of a running request.
     """
-    rule = settings.memory
-    activations, graphs = activation_bytes(footprint, settings), graph_bytes(footprint, settings)
-    weights = footprint.weight_bytes
-    if device.accelerator.architecture in _MXFP4_PADDING_GENERATIONS:
-        weights += _mxfp4_padding_bytes(footprint, rule.mxfp4_width_multiple)
+    demand = rank_demand(footprint, settings, context_tokens=context_tokens, live_tokens=live_tokens)
+    return place_demand(demand, device, settings, peers=peers)
+
+
+def place_demand(demand: RankDemand, device: RankDevice, settings: EngineSettings, *, peers: bool) -> MemoryBreakdown:
+    """Splits a device's memory over what a rank asks of it.
+
+    Args:
+        demand: what the rank asks, with these very settings.
+        device: device or slice of the rank.
+        settings: resolved engine settings.
+        peers: whether the replica has other ranks.
+    """
+    rule, layout, full = settings.memory, demand.layout, demand.request_bytes
+    padded = device.accelerator.architecture in _MXFP4_PADDING_GENERATIONS
+    weights = demand.padded_weight_bytes if padded else demand.weight_bytes
     runtime = rule.runtime_bytes + device.occupied_bytes
     if peers:
         fabric = (device.accelerator.link_bytes_per_s or 0.0) > _PCIE_BYTES_PER_S
         runtime += rule.peer_bytes if fabric else rule.pcie_peer_bytes
-    fraction = settings.memory_fraction * (settings.multimodal_share if footprint.multimodal else 1.0)
-    split = _split(device, settings, fraction, weights=weights, activations=activations, graphs=graphs, runtime=runtime)
-    layout = cache_layout(footprint, rule, settings.max_num_seqs)
+    split = _split(device, settings, demand, weights, runtime)
     pool = split.pool - int(layout.reserved_bytes)
-    # a step never holds more prompt tokens of one request than its budget, nor than the request has
-    chunk = settings.max_num_batched_tokens
-    full = layout.request_bytes(context_tokens, chunk)
     blocks = layout.blocks_in(pool)
     requests = max(pool, 0) / full if full else math.inf
     if rule.states is StateRule.PAGES and full:
         requests = blocks / (full / layout.block_bytes)
-    bound = rule.state_blocks_bound_sequences and settings.graph_sizes > 0 and layout.holds_state_in_blocks
+    longest = demand.ceiling_tokens
+    if demand.ceiling_request_bytes > pool:
+        longest = longest_context(layout, pool, demand.chunk_tokens, longest)
     return MemoryBreakdown(
         device_bytes=device.memory_bytes,
         budget_bytes=split.budget,
         weight_bytes=weights,
-        activation_bytes=activations,
+        activation_bytes=demand.activation_bytes,
         graph_bytes=split.graphs,
         runtime_bytes=runtime + int(layout.reserved_bytes),
         kv_pool_bytes=pool,
         full_context_request_bytes=int(full),
-        live_request_bytes=int(layout.request_bytes(live_tokens)),
-        longest_context_tokens=longest_context(layout, pool, chunk, footprint.max_context_tokens or context_tokens),
+        live_request_bytes=demand.live_request_bytes,
+        longest_context_tokens=longest if pool > 0 else 0,
         missing_bytes=max(0, split.budget + split.beside - device.memory_bytes),
-        state_blocks=blocks if bound and blocks < settings.max_num_seqs else None,
-        reported_kv_tokens=_reported_tokens(layout, settings, pool, requests, context_tokens),
+        state_blocks=blocks if demand.state_bounds_sequences and blocks < settings.max_num_seqs else None,
+        reported_kv_tokens=_reported_tokens(layout, rule, pool, blocks, requests, demand.context_tokens),
         full_context_requests=requests,
     )
 
 
 def _reported_tokens(
-    layout: CacheLayout, settings: EngineSettings, pool: int, requests: float, context_tokens: int
+    layout: CacheLayout, rule: MemoryRule, pool: int, blocks: int, requests: float, context_tokens: int
 ) -> int:
     """KV tokens as the engine's log says them.
 
     vLLM before 0.20: blocks over groups, times the smallest block; later: concurrency times the context. SGLang and
     TensorRT-LLM: tokens of the pool.
     """
-    rule = settings.memory
     if pool <= 0 or not layout.block_bytes:
         return 0
     if rule.tokens_from_concurrency:
         return int(requests * context_tokens)
     if rule.states is StateRule.PAGES:
-        return layout.blocks_in(pool) // layout.group_count * layout.least_block_tokens
+        return blocks // layout.group_count * layout.least_block_tokens
     per_token = layout.block_bytes * layout.kv_pool_factor * layout.group_count / rule.block_tokens
     return int(pool / per_token) // rule.block_tokens * rule.block_tokens

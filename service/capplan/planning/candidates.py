@@ -5,16 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import IntEnum
+from functools import lru_cache
 
 from capplan.errors import InvalidInputError, UnsupportedModelError
 from capplan.estimation.device import RankDevice, mig_rank_device, whole_device
-from capplan.estimation.engine import resolve_settings
-from capplan.estimation.legality import Fault, device_faults, link_faults, memory_faults, split_faults
-from capplan.estimation.memory import MemoryBreakdown, memory_breakdown, rank_footprint
+from capplan.estimation.engine import EngineSettings, settings_resolver
+from capplan.estimation.footprint import RankFootprint, rank_footprint
+from capplan.estimation.identity import Same
+from capplan.estimation.legality import Fault, format_faults, link_faults, memory_faults, model_formats, split_faults
+from capplan.estimation.memory import MemoryBreakdown, RankDemand, place_demand, rank_demand
 from capplan.estimation.replica import Parallelism, Replica
 from capplan.estimation.steady_state import Request
 from capplan.hardware.accelerator import Accelerator
 from capplan.hardware.collectives import all_reduce_ranks_limit
+from capplan.hardware.mig import MigBoard, MigProfile
 from capplan.modeling.costs import ModelCosts
 from capplan.planning.query import Constraints, MigPolicy, PlacementQuery, SupplyItem
 
@@ -126,27 +130,35 @@ def tensor_parallel_sizes(accelerator: Accelerator, constraints: Constraints) ->
 
 
 def _ways(item: SupplyItem, constraints: Constraints) -> Iterator[tuple[RankDevice, Parallelism] | Dropped]:
-    accelerator, board = item.accelerator, item.mig_board
     if constraints.mig is not MigPolicy.REQUIRED and not constraints.mig_profiles:
-        device = whole_device(accelerator)
-        if device is None:
-            fault = Fault("MEMORY_UNKNOWN", f"the memory size of {accelerator.product_name} is not in the catalogue")
-            yield Dropped(item, "", fault, Stage.UNSUPPORTED)
-        else:
-            for size in tensor_parallel_sizes(accelerator, constraints):
-                parallelism = Parallelism(tensor_parallel=size)
-                beyond = link_faults(accelerator, parallelism)
-                most = constraints.max_devices
-                if beyond:
-                    yield Dropped(item, describe(device, parallelism), beyond[0], Stage.SPLIT)
-                elif most is not None and parallelism.devices > most:
-                    text = f"one replica takes {parallelism.devices} devices, at most {most} are allowed"
-                    fault = Fault("TOO_MANY_DEVICES", text, float(most - parallelism.devices), "devices")
-                    yield Dropped(item, describe(device, parallelism), fault, Stage.EXCLUDED)
-                else:
-                    yield device, parallelism
-    if constraints.mig is MigPolicy.FORBIDDEN:
+        yield from _whole_devices(item, constraints)
+    if constraints.mig is not MigPolicy.FORBIDDEN:
+        yield from _instances(item, constraints)
+
+
+def _whole_devices(item: SupplyItem, constraints: Constraints) -> Iterator[tuple[RankDevice, Parallelism] | Dropped]:
+    accelerator, most = item.accelerator, constraints.max_devices
+    device = whole_device(accelerator)
+    if device is None:
+        fault = Fault("MEMORY_UNKNOWN", f"the memory size of {accelerator.product_name} is not in the catalogue")
+        yield Dropped(item, "", fault, Stage.UNSUPPORTED)
         return
+    for size in tensor_parallel_sizes(accelerator, constraints):
+        parallelism = _tensor_parallel(size)
+        # sizes that nobody pinned are within reach
+        beyond = link_faults(accelerator, parallelism) if constraints.tensor_parallel_sizes else ()
+        if beyond:
+            yield Dropped(item, describe(device, parallelism), beyond[0], Stage.SPLIT)
+        elif most is not None and size > most:
+            text = f"one replica takes {size} devices, at most {most} are allowed"
+            fault = Fault("TOO_MANY_DEVICES", text, float(most - size), "devices")
+            yield Dropped(item, describe(device, parallelism), fault, Stage.EXCLUDED)
+        else:
+            yield device, parallelism
+
+
+def _instances(item: SupplyItem, constraints: Constraints) -> Iterator[tuple[RankDevice, Parallelism] | Dropped]:
+    accelerator, board = item.accelerator, item.mig_board
     if board is None:
         if constraints.mig is MigPolicy.REQUIRED or constraints.mig_profiles:
             fault = Fault("MIG_NOT_AVAILABLE", f"{accelerator.product_name} has no Multi-Instance GPU")
@@ -156,21 +168,42 @@ def _ways(item: SupplyItem, constraints: Constraints) -> Iterator[tuple[RankDevi
         fault = Fault("MIG_NEEDS_TENSOR_PARALLEL_1", "instances have no peer access, so a replica is one instance")
         yield Dropped(item, "MIG", fault, Stage.EXCLUDED)
         return
+    names = constraints.mig_profiles
     wanted = [
-        profile
-        for profile in board.profiles
-        if (profile.name in constraints.mig_profiles if constraints.mig_profiles else profile.media_extension is None)
+        (profile, device)
+        for profile, device in _slices(Same(accelerator), Same(board))
+        if (profile.name in names if names else profile.media_extension is None)
     ]
     if not wanted:
-        names = ", ".join(profile.name for profile in board.profiles)
-        fault = Fault("MIG_PROFILE_NOT_ON_BOARD", f"this board offers {names}")
+        offered = ", ".join(profile.name for profile in board.profiles)
+        fault = Fault("MIG_PROFILE_NOT_ON_BOARD", f"this board offers {offered}")
         yield Dropped(item, "MIG", fault, Stage.EXCLUDED)
-    for profile in wanted:
+    for profile, device in wanted:
+        if isinstance(device, Fault):
+            yield Dropped(item, f"MIG {profile.name}", device, Stage.UNSUPPORTED)
+        else:
+            yield device, _ONE_RANK
+
+
+@lru_cache(maxsize=1024)
+def _slices(accelerator: Same[Accelerator], board: Same[MigBoard]) -> tuple[tuple[MigProfile, RankDevice | Fault], ...]:
+    """Every profile of a board with its instance as a device, or why there is none."""
+
+    def device(profile: MigProfile) -> RankDevice | Fault:
         try:
-            yield mig_rank_device(accelerator, board, profile), Parallelism()
+            return mig_rank_device(accelerator.value, board.value, profile)
         except InvalidInputError as error:
-            fault = Fault("MIG_FACTS_UNKNOWN", "; ".join(v.description for v in error.violations))
-            yield Dropped(item, f"MIG {profile.name}", fault, Stage.UNSUPPORTED)
+            return Fault("MIG_FACTS_UNKNOWN", "; ".join(v.description for v in error.violations))
+
+    return tuple((profile, device(profile)) for profile in board.value.profiles)
+
+
+@lru_cache(maxsize=64)
+def _tensor_parallel(size: int) -> Parallelism:
+    return Parallelism(tensor_parallel=size)
+
+
+_ONE_RANK = _tensor_parallel(1)
 
 
 def _excluded(item: SupplyItem, constraints: Constraints) -> Fault | None:
@@ -180,6 +213,37 @@ def _excluded(item: SupplyItem, constraints: Constraints) -> Fault | None:
     if sku in constraints.denied_skus:
         return Fault("DENIED", "among the denied accelerators")
     return None
+
+
+class _Demands:
+    """What a rank of the asked model demands, by tensor parallelism and by what of the settings it turns on."""
+
+    def __init__(self, query: PlacementQuery, request: Request, context_tokens: int) -> None:
+        self._model = query.model
+        self._context_tokens = context_tokens
+        self._live_tokens = request.live_tokens
+        self._footprints: dict[int, RankFootprint] = {}
+        self._demands: dict[tuple[int, int, int, int, int], RankDemand] = {}
+
+    def of(self, size: int, settings: EngineSettings) -> RankDemand:
+        # Settings of many devices differ in the memory fraction alone, or not at all. The rules are constants of the
+        # engines, so that their identity tells them apart for less than their hash would.
+        key = (
+            size,
+            id(settings.memory),
+            settings.max_num_seqs,
+            settings.max_num_batched_tokens,
+            settings.graph_sizes,
+        )
+        found = self._demands.get(key)
+        if found is None:
+            footprint = self._footprints.get(size)
+            if footprint is None:
+                footprint = self._footprints[size] = rank_footprint(self._model, size)
+            found = self._demands[key] = rank_demand(
+                footprint, settings, context_tokens=self._context_tokens, live_tokens=self._live_tokens
+            )
+        return found
 
 
 def enumerate_candidates(
@@ -192,15 +256,17 @@ def enumerate_candidates(
     """
     candidates: list[Candidate] = []
     dropped: list[Dropped] = []
+    engine = query.constraints.engine
     sizes = {1, *_TENSOR_PARALLEL_SIZES, *query.constraints.tensor_parallel_sizes}
-    splits = {size: split_faults(query.model, Parallelism(tensor_parallel=size)) for size in sizes}
-    footprints = {size: rank_footprint(query.model, size) for size in sizes if not splits[size]}
+    splits = {size: split_faults(query.model, _tensor_parallel(size)) for size in sizes}
+    resolved = settings_resolver(engine, context_tokens)
+    formats, demands = model_formats(query.model), _Demands(query, request, context_tokens)
     for item in query.supply:
         excluded = _excluded(item, query.constraints)
         if excluded is not None:
             dropped.append(Dropped(item, "", excluded, Stage.EXCLUDED))
             continue
-        unsupported = device_faults(query.model, item.accelerator, query.constraints.engine)
+        unsupported = format_faults(formats, item.accelerator, engine)
         if unsupported:
             dropped.append(Dropped(item, "", unsupported[0], Stage.UNSUPPORTED))
             continue
@@ -209,29 +275,16 @@ def enumerate_candidates(
                 dropped.append(way)
                 continue
             device, parallelism = way
-            configuration = describe(device, parallelism)
-            if splits[parallelism.tensor_parallel]:
-                dropped.append(Dropped(item, configuration, splits[parallelism.tensor_parallel][0], Stage.SPLIT))
+            size = parallelism.tensor_parallel
+            if splits[size]:
+                dropped.append(Dropped(item, describe(device, parallelism), splits[size][0], Stage.SPLIT))
                 continue
-            settings = resolve_settings(
-                query.constraints.engine,
-                item.accelerator,
-                device.memory_bytes,
-                ranks=parallelism.devices,
-                context_tokens=context_tokens,
-            )
-            memory = memory_breakdown(
-                footprints[parallelism.tensor_parallel],
-                device,
-                settings,
-                peers=parallelism.tensor_parallel > 1,
-                context_tokens=context_tokens,
-                live_tokens=request.live_tokens,
-            )
+            settings = resolved(item.accelerator, device.memory_bytes, size)
+            memory = place_demand(demands.of(size, settings), device, settings, peers=size > 1)
             faults = memory_faults(memory, context_tokens)
             if faults:
                 distance = -faults[0].shortfall / memory.device_bytes
-                dropped.append(Dropped(item, configuration, faults[0], Stage.MEMORY, distance))
+                dropped.append(Dropped(item, describe(device, parallelism), faults[0], Stage.MEMORY, distance))
                 continue
             candidates.append(Candidate(item, Replica(device, parallelism, settings), memory))
     return candidates, dropped

@@ -8,6 +8,7 @@ published start-up logs; each constant says which.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from capplan.errors import InvalidInputError
 from capplan.estimation.engine_records import (
@@ -194,6 +195,16 @@ def _caps(version: Version, accelerator: Accelerator, device_bytes: int, context
     if small or device_bytes < 70 * GIB:
         return (1024 if version < (0, 8, 5) else 256), 2048
     return 1024, 16384 if device_bytes >= 160 * GIB and minor >= (0, 28) else 8192
+
+
+@lru_cache(maxsize=256)
+def uses_context(choice: EngineChoice) -> bool:
+    """Whether the defaults of the version turn on the context it is started with, as the V0 engine's do.
+
+    Raises:
+        InvalidInputError: the version is not modelled.
+    """
+    return version_of(choice)[:2] < (0, 8)
 
 
 def _v0_chunks(version: Version, context: int) -> bool:
