@@ -53,6 +53,7 @@ def test_what_is_left_out_of_a_question_takes_the_documented_meaning(
 
 def test_everything_a_question_says_reaches_the_core(snapshot: CatalogSnapshot, model: ModelCosts) -> None:
     request = plan_request()
+    request.workload.prefix_cache_hit_share = 0.5
     request.target.concurrent_users = 40
     request.latency_limits.add(metric=placement_pb2.LATENCY_METRIC_ITL, limit_ms=40)
     request.latency_limits.add(metric=placement_pb2.LATENCY_METRIC_TTFT, limit_ms=900)
@@ -71,6 +72,7 @@ def test_everything_a_question_says_reaches_the_core(snapshot: CatalogSnapshot, 
     constraints.engine.version = "0.20"
     constraints.engine.max_num_seqs = 64
     query = to_placement_query(request, model, snapshot)
+    assert query.workload == Workload(1000, 200, 8192, 0.5)
     assert query.target == Target(TargetKind.CONCURRENT_USERS, 40)
     assert query.limits == (LatencyLimit(LatencyMetric.ITL, 40), LatencyLimit(LatencyMetric.TTFT, 900))
     assert query.objective is Objective.ENERGY

@@ -189,14 +189,11 @@ def test_each_metric_may_have_a_limit() -> None:
     assert faults(request) == {}
 
 
-def test_hits_of_the_prefix_cache_are_taken_by_estimates_and_not_by_plans_yet() -> None:
-    layout, question = estimate_request(), plan_request()
-    for request in (layout, question):
-        request.workload.prefix_cache_hit_share = 0.5
-    assert faults(layout) == {}
-    assert faults(question) == {
-        "workload.prefix_cache_hit_share": "is counted in estimates of a layout only so far; accepted: 0"
-    }
+@pytest.mark.parametrize("share", [0.0, -0.0, 5e-324, 0.5, 1.0 - 2.0**-53])
+def test_any_share_of_hits_below_one_is_taken(share: float) -> None:
+    for request in (estimate_request(), plan_request()):
+        request.workload.prefix_cache_hit_share = share
+        assert faults(request) == {}
 
 
 def test_an_estimator_is_asked_once() -> None:

@@ -29,7 +29,7 @@ def _count(value: float) -> str:
 
 def assumptions(query: PlacementQuery, context_tokens: int) -> tuple[str, ...]:
     """What a plan takes for granted, one sentence each."""
-    sentences = list(query.model.assumptions)
+    sentences = [*query.model.assumptions, *query.workload.assumptions]
     if query.workload.max_context_tokens is None:
         sentences.append(
             f"Every replica can hold one request of the model's full context of {context_tokens} tokens, as engines "

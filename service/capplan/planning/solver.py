@@ -164,7 +164,7 @@ def solve(query: PlacementQuery) -> Solution:
     """
     refuse_without_output(query.model)
     _refuse_unknown_profiles(query)
-    request = Request(query.workload.input_tokens, query.workload.output_tokens)
+    request = query.workload.request
     context = asked_context_tokens(query.model, query.workload.max_context_tokens, request)
     started, dropped = enumerate_candidates(query, request, context)
     evaluated = len(started) + sum(1 for d in dropped if d.stage >= Stage.SPLIT)

@@ -47,10 +47,6 @@ def validate_plan_placement(request: planner_service_pb2.PlanPlacementRequest) -
     _check_target(violations, request.target)
     if violations.present(request, "workload", "workload", _WORKLOAD_EXPECTED):
         check_workload(violations, request.workload)
-        if 0 < request.workload.prefix_cache_hit_share < 1:
-            violations.add(
-                "workload.prefix_cache_hit_share", "is counted in estimates of a layout only so far; accepted: 0"
-            )
     _check_latency_limits(violations, request.latency_limits)
     _check_constraints(violations, request.constraints)
     violations.enumeration("objective", request.objective, placement_pb2.Objective.items(), refused=None)
