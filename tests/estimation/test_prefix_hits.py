@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 
 from capplan.estimation.device import whole_device
 from capplan.estimation.engine import EngineChoice, resolve_settings
+from capplan.estimation.estimate import estimate_replicas
 from capplan.estimation.replica import Parallelism, Replica
-from capplan.estimation.steady_state import Request, prefill_mix, prompt_length, steady_state
-from capplan.estimation.step import StepLoad, step_s
+from capplan.estimation.steady_state import Request, prefill_mix, steady_state, step_load
+from capplan.estimation.step import GroupTime, StepLoad, group_times, step_s
 from capplan.estimation.table import ReplicaTable, build_table
 from capplan.modeling.config_reader import read_config
 from capplan.modeling.costs import model_costs
@@ -44,6 +45,12 @@ def figures(request: Request, batch: float, name: str = "llama") -> dict[str, fl
     }
 
 
+def attention(load: StepLoad) -> GroupTime:
+    """The prefill attention of a step."""
+    (group,) = (group for group in group_times(table(), load) if group.name == "prefill_attention")
+    return group
+
+
 def test_only_the_tokens_that_miss_are_computed() -> None:
     request = Request(1_000.0, 250.0, 0.75)
     assert request.prefill_tokens == 250.0
@@ -67,10 +74,44 @@ def test_the_last_prompt_token_is_computed_whatever_is_cached(share: float) -> N
 def test_tokens_that_miss_attend_to_the_cached_ones_before_them(share: float) -> None:
     # the tokens at positions 1,000 * share + 1 to 1,000 attend to as many as their position says; a prompt without
     # hits that is n long attends to n / 2 on average (the step model drops the half that a token is to itself)
-    request = Request(1_000.0, 250.0, share)
     first = round(1_000 * share) + 1
     mean = sum(range(first, 1_001)) / (1_001 - first)
-    assert prompt_length(request, request.prefill_tokens) / 2.0 == pytest.approx(mean - 0.5)
+    request = Request(1_000.0, 250.0, share)
+    cached, uncached = (
+        attention(step_load(request, np.zeros((1, 1)), np.full((1, 1), request.prefill_tokens))),
+        attention(StepLoad(np.zeros((1, 1)), np.full((1, 1), request.prefill_tokens), 1.0, 2.0 * (mean - 0.5))),
+    )
+    assert float(cached.compute_s[0, 0]) == pytest.approx(float(uncached.compute_s[0, 0]))
+
+
+@pytest.mark.parametrize("share", [0.0, 0.5, 0.99])
+def test_the_keys_and_values_of_the_whole_prompt_are_read(share: float) -> None:
+    # Llama-3.1-8B has 2 * 8 heads * 128 * 2 B * 32 layers = 131,072 B a token, half of it on each of two ranks
+    request = Request(1_000.0, 250.0, share)
+    load = step_load(request, np.zeros((1, 1)), np.full((1, 1), request.prefill_tokens))
+    rate = float(np.ravel(table().kv_memory_rate)[0])
+    assert float(attention(load).memory_s[0, 0]) == pytest.approx(1_000 * 131_072 / 2 / rate)
+
+
+@pytest.mark.parametrize("share", [0.0, 0.5, 0.99])
+def test_the_head_is_run_once_for_each_prompt(share: float) -> None:
+    # ten prompts in a step, whatever of them is cached
+    request = Request(1_000.0, 250.0, share)
+    load = step_load(request, np.zeros((1, 1)), np.full((1, 1), 10 * request.prefill_tokens))
+    whole = step_load(Request(1_000.0, 250.0), np.zeros((1, 1)), np.full((1, 1), 10_000.0))
+    (head,), (whole_head,) = (
+        [group for group in group_times(table(), one) if group.name == "lm_head"] for one in (load, whole)
+    )
+    assert float(head.compute_s[0, 0]) == pytest.approx(float(whole_head.compute_s[0, 0]))
+
+
+@pytest.mark.parametrize("share", [0.0, 0.4, 0.95])
+def test_the_parts_of_the_step_add_up_to_the_inter_token_latency(share: float) -> None:
+    model = model_costs(read_config(LLAMA_3_1_8B), "bf16")
+    device = whole_device(H100)
+    replica = Replica(device, Parallelism(), resolve_settings(EngineChoice(), H100, device.memory_bytes))
+    (estimate,) = estimate_replicas(model, [replica], Request(6_000.0, 250.0, share), [16.0])
+    assert sum(part.time_ms for part in estimate.parts) == pytest.approx(estimate.itl_ms.value)
 
 
 @pytest.mark.parametrize(
@@ -84,7 +125,9 @@ def test_tokens_that_miss_attend_to_the_cached_ones_before_them(share: float) ->
 )
 def test_a_long_prompt_takes_the_steps_that_its_misses_take(share: float, steps: int, mean_context: float) -> None:
     rows = table()
-    load = StepLoad(np.zeros((1, 1)), np.full((1, 1), float(BUDGET)), 1.0, 2.0 * mean_context)
+    computed_share = steps * BUDGET / 8_192  # its last tokens, as whole steps
+    assert 8_192 * (1.0 - computed_share / 2.0) == mean_context
+    load = StepLoad(np.zeros((1, 1)), np.full((1, 1), float(BUDGET)), 1.0, 8_192.0, computed_share)
     expected_s = float(rows.request_s[0, 0]) + steps * float(step_s(rows, load)[0, 0])
     unloaded_ms = figures(Request(8_192.0, 250.0, share), 1.0)["ttft_unloaded_ms"]
     assert unloaded_ms == pytest.approx(expected_s * 1e3)

@@ -10,8 +10,8 @@ import numpy as np
 
 from capplan.estimation.coefficients import UNFITTED, Coefficients
 from capplan.estimation.replica import Replica
-from capplan.estimation.steady_state import Request, prefill_mix, steady_state
-from capplan.estimation.step import StepLoad, group_times
+from capplan.estimation.steady_state import Request, prefill_mix, steady_state, step_load
+from capplan.estimation.step import group_times
 from capplan.estimation.table import Array, ReplicaTable, build_table
 from capplan.modeling.costs import ModelCosts
 from capplan.units import MS_PER_S
@@ -89,8 +89,7 @@ def _mean_step_parts(table: ReplicaTable, request: Request, batch: Array) -> lis
     decode = np.maximum(batch / table.stages, 1.0)
     totals: dict[str, list[Array]] = {}
     for weight, prefill in ((1.0 - mix.step_share, np.zeros_like(batch)), (mix.step_share, mix.chunk)):
-        load = StepLoad(decode, prefill, request.live_tokens, request.input_tokens)
-        for group in group_times(table, load):
+        for group in group_times(table, step_load(request, decode, prefill)):
             sums = totals.setdefault(group.name, [np.zeros_like(batch) for _ in range(3)])
             for index, seconds in enumerate((group.total_s, group.memory_s, group.compute_s)):
                 sums[index] = sums[index] + weight * seconds

@@ -102,13 +102,17 @@ def prefill_mix(table: ReplicaTable, request: Request, batch: Array) -> _Prefill
     return _PrefillMix(chunk=chunk, step_share=np.minimum(arriving / chunk, 1.0), budget_share=arriving / budget)
 
 
-def prompt_length(request: Request, computed: float | Array) -> float | Array:
-    """Length of an uncached prompt whose tokens attend, on average, to as much as the last ``computed`` tokens do.
+def step_load(request: Request, decode: Array, prefill: Array, computed: float | Array | None = None) -> StepLoad:
+    """What a step works on when it serves such requests.
 
-    The tokens that miss stand at the prompt's end, since a prefix is what is cached. They attend to all that is cached
-    and, on average, to half of themselves: ``(input - computed) + computed / 2``, which is half of the length returned.
+    Args:
+        request: mean lengths.
+        decode: (C, B) sequences that decode.
+        prefill: (C, B) prompt tokens in the step.
+        computed: tokens of a prompt that are computed, (C, 1) or one for all; those that miss when not given.
     """
-    return 2.0 * request.input_tokens - computed
+    computed = request.prefill_tokens if computed is None else computed
+    return StepLoad(decode, prefill, request.live_tokens, request.input_tokens, computed / request.input_tokens)
 
 
 def rates_and_stay(
@@ -142,26 +146,25 @@ def steady_state(table: ReplicaTable, request: Request, batch: Array) -> SteadyS
     decoding = np.maximum(batch / table.stages, 1.0)
     zero = np.zeros_like(decoding)
 
-    def step(decode: Array, prefill: Array, prompt: float | Array) -> Array:
-        return step_s(table, StepLoad(decode, prefill, request.live_tokens, prompt))
+    def step(decode: Array, prefill: Array, computed: float | Array) -> Array:
+        return step_s(table, step_load(request, decode, prefill, computed))
 
-    plain = step(decoding, zero, request.input_tokens)
+    plain = step(decoding, zero, request.prefill_tokens)
 
-    def with_prompts(prompt: float | Array) -> Array:
-        mixed = step(decoding, mix.chunk, prompt)
+    def with_prompts(computed: float | Array) -> Array:
+        mixed = step(decoding, mix.chunk, computed)
         if np.any(table.split_prefill):
-            mixed = np.where(table.split_prefill > 0, plain + step(zero, mix.chunk, prompt), mixed)
+            mixed = np.where(table.split_prefill > 0, plain + step(zero, mix.chunk, computed), mixed)
         return mixed
 
-    prompt = prompt_length(request, request.prefill_tokens)
-    mixed = with_prompts(prompt)
+    mixed = with_prompts(request.prefill_tokens)
     itl = (1.0 - mix.step_share) * plain + mix.step_share * mixed
     single = np.minimum(request.prefill_tokens, table.token_budget)
     chunks = np.ceil(request.prefill_tokens / table.token_budget)
     # a prompt's last step is counted full, with the tokens it would have room for computed and not cached
-    own_prompt = prompt_length(request, np.minimum(chunks * single, request.input_tokens))
-    own_mixed = mixed if np.all(own_prompt == prompt) else with_prompts(own_prompt)
-    unloaded = table.request_s + chunks * step(zero, np.broadcast_to(single, batch.shape), own_prompt)
+    own_computed = np.minimum(chunks * single, request.input_tokens)
+    own_mixed = mixed if np.all(own_computed == request.prefill_tokens) else with_prompts(own_computed)
+    unloaded = table.request_s + chunks * step(zero, np.broadcast_to(single, batch.shape), own_computed)
     # at saturation the wait is without bound; callers stop before it, the clip keeps the arithmetic finite
     utilisation = np.minimum(mix.budget_share, 0.999)
     own = chunks * own_mixed

@@ -21,13 +21,16 @@ class StepLoad:
         decode: (C, B) sequences that decode one token each.
         prefill: (C, B) prompt tokens in the step.
         context_tokens: mean context of a decoding sequence, one for all or (C, 1).
-        prompt_tokens: mean prompt length, one for all or (C, 1); a prompt token attends to half of it on average.
+        prompt_tokens: mean prompt length, one for all or (C, 1).
+        miss_share: share of a prompt that is computed, at its end, the rest being in the prefix cache; one for all or
+            (C, 1).
     """
 
     decode: Array
     prefill: Array
     context_tokens: float | Array
     prompt_tokens: float | Array
+    miss_share: float | Array = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +52,7 @@ def _smooth(memory: Array, compute: Array) -> Array:
 
 
 def _gemm(group: GemmGroup, table: ReplicaTable, load: StepLoad) -> GroupTime:
-    prefill = load.prefill / load.prompt_tokens if group.once_per_sequence else load.prefill
+    prefill = load.prefill / (load.prompt_tokens * load.miss_share) if group.once_per_sequence else load.prefill
     tokens = (load.decode + prefill) * group.token_share
     share = group.touch_share
     touched = -np.expm1(tokens * np.log1p(-share)) if share < 1.0 else np.minimum(tokens, 1.0)
@@ -72,11 +75,15 @@ def _decode_attention(group: AttentionGroup, table: ReplicaTable, load: StepLoad
 
 
 def _prefill_attention(group: AttentionGroup, table: ReplicaTable, load: StepLoad) -> tuple[Array, Array]:
-    context = np.minimum(load.prompt_tokens / 2.0, group.window_tokens)
+    # a token attends to all that is cached and on average to half of what is computed
+    context = np.minimum(load.prompt_tokens * (1.0 - load.miss_share / 2.0), group.window_tokens)
     attended = np.minimum(context, group.attended_tokens_limit)
     flop = group.prefill_flop_per_context_token * attended + group.indexer_flop_per_context_token * context
     tokens = load.prefill * table.sequence_share
-    memory = tokens * group.cache_bytes_per_token / table.kv_memory_rate
+    # keys and values are read once for each prompt, cached ones as far as a window reaches back too
+    computed = load.prompt_tokens * load.miss_share
+    read = np.minimum(load.prompt_tokens, computed + group.window_tokens) / computed
+    memory = tokens * read * group.cache_bytes_per_token / table.kv_memory_rate
     return memory, tokens * flop / table.attention_prefill_rate
 
 
