@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from capplan.estimation.demand import graph_bytes
 from capplan.estimation.device import whole_device
 from capplan.estimation.engine import ENGINE_NAMES, EngineChoice, resolve_settings
-from capplan.estimation.memory import MemoryBreakdown, graph_bytes, memory_breakdown, rank_footprint
+from capplan.estimation.memory import MemoryBreakdown, memory_breakdown, rank_footprint
 from capplan.estimation.paging import cache_layout
 from capplan.estimation.replica import Parallelism
 from capplan.estimation.start import Start, predict_start

@@ -13,6 +13,7 @@ from capplan.estimation.compressed_paging import compressed_layout
 from capplan.estimation.device import whole_device
 from capplan.estimation.engine import ENGINE_NAMES, EngineChoice, resolve_settings
 from capplan.estimation.footprint import CacheTerm, rank_footprint
+from capplan.estimation.memory import longest_context
 from capplan.estimation.paging import cache_layout
 from capplan.modeling.config_reader import read_config
 from capplan.modeling.costs import model_costs
@@ -205,3 +206,34 @@ def test_compressed_attention_is_the_same_whatever_cache_format_is_asked_for() -
         CacheTerm(20, 8.0, None, latent=True),
     )
     assert compressed_layout(in_16_bit) == compressed_layout(V4_FLASH)
+
+
+GROUPS = st.builds(
+    CacheGroup,
+    count=st.integers(1, 6),
+    block_tokens=st.sampled_from([0, 4, 16, 64, 784]),
+    window_tokens=st.sampled_from([None, None, 128, 1_024, 4_096]),
+    state_blocks=st.integers(1, 2),
+)
+LAYOUTS = st.builds(
+    CacheLayout,
+    block_bytes=st.integers(1, 10_000_000),
+    groups=st.lists(GROUPS, min_size=1, max_size=4).map(tuple),
+    state_pool_bytes=st.sampled_from([0.0, 1e6, 1e9]),
+    kv_pool_factor=st.sampled_from([1.0, 1.9]),
+)
+
+
+@given(
+    layout=LAYOUTS,
+    pool=st.integers(0, 200_000_000_000),
+    chunk=st.sampled_from([512, 2_048, 8_192]),
+    ceiling=st.integers(1, 2_000_000),
+)
+def test_the_longest_context_is_the_last_that_fits(layout: CacheLayout, pool: int, chunk: int, ceiling: int) -> None:
+    longest = longest_context(layout, pool, chunk, ceiling)
+    assert 0 <= longest <= ceiling
+    if longest:
+        assert layout.request_bytes(longest, chunk) <= pool
+    if longest < ceiling and pool:
+        assert layout.request_bytes(longest + 1, chunk) > pool

@@ -77,10 +77,6 @@ class CacheLayout:
         left = int(pool_bytes / self.kv_pool_factor / self.block_bytes) - fixed
         return max(0, left // growing[0].count * growing[0].block_tokens)
 
-    def blocks_in(self, pool_bytes: float) -> int:
-        """Whole blocks of a pool; 0 when there is no pool or nothing is cached."""
-        return int(pool_bytes // self.block_bytes) if self.block_bytes and pool_bytes > 0 else 0
-
     @property
     def holds_state_in_blocks(self) -> bool:
         """Whether recurrent state takes blocks of the pool."""

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from capplan.estimation.cache_groups import CacheLayout
+from capplan.estimation.demand import RankDemand, activation_bytes, rank_demand
 from capplan.estimation.device import RankDevice
-from capplan.estimation.engine_records import BudgetRule, EngineSettings, MemoryRule, StateRule
+from capplan.estimation.engine_records import BudgetRule, EngineSettings, MemoryRule
 from capplan.estimation.footprint import RankFootprint, rank_footprint
-from capplan.estimation.paging import cache_layout
 from capplan.units import GIB
 
 __all__ = [
@@ -31,21 +31,7 @@ __all__ = [
 ]
 
 _MXFP4_PADDING_GENERATIONS = frozenset({"hopper", "blackwell", "blackwell-ultra"})
-_MXFP4_HIDDEN_MULTIPLE = 256
-# From Hopper on, mxfp4 expert kernels pad the hidden width to a multiple of 256, and the expert's own by version:
-# gpt-oss-120b (2,880 to 3,072) takes 64.4 GiB on H100 where its file has 60.8; on an RTX 3090 gpt-oss-20b takes its
-# file's size (start-up logs).
-
-_ACTIVATION_WIDTHS = 4
-# Live activations of one forward pass: residual, normalised input, attention output and query/key/value (about 4 hidden
-# widths), then the feed-forward's, split by tensor parallelism. Peaks of the V0 engine over unchunked prefills bear it
-# out: Llama-3.1-8B 2.07 GiB at 20,000 tokens and 110 KB for each further one (vLLM issue 10517).
-
-_COMPRESSED_STREAMS = 4
-_COMPRESSED_WORKSPACE_BYTES = 900_000
-# Models with compressed attention (DeepSeek V4) have four residual streams, and their attention and indexer a workspace
-# that grows with the width: V4-Pro peaks at 8.9 GiB with steps of 8,192 tokens and 11.44 with 16,384 (InferenceX,
-# perf-changelog, MI355X), V4-Flash at 5.30 with 8,224 (DeepSeek-v4-Flash-One-DGX-Spark issue 4).
+# From Hopper on, kernels pad mxfp4 experts.
 
 _PCIE_BYTES_PER_S = 64e9
 # Where peers reach each other at the speed of PCIe 5.0 x16 or less (a GeForce's bridge too), collective buffers are
@@ -105,41 +91,6 @@ class MemoryBreakdown:
         return int(concurrent * live_tokens) if math.isfinite(concurrent) else 0
 
 
-def activation_bytes(footprint: RankFootprint, settings: EngineSettings) -> int:
-    """Peak activation bytes the engine sees while profiling.
-
-    Two peaks compete: the sampler over ``max_num_seqs`` rows of full-vocabulary fp32 logits, and the widest layer of a
-    forward pass over ``max_num_batched_tokens`` tokens. A multimodal tower, and the workspace of compressed attention,
-    come on top.
-    """
-    tokens, rule = settings.max_num_batched_tokens, settings.memory
-    sequences = min(settings.max_num_seqs, tokens)
-    residual = tokens * footprint.hidden_size * footprint.element_bytes
-    sampler = rule.sampler_logit_copies * sequences * footprint.vocabulary_size * 4 + residual
-    streams = _COMPRESSED_STREAMS if footprint.compressed_attention else 1
-    forward = _ACTIVATION_WIDTHS * streams * residual + tokens * footprint.element_bytes * footprint.widest_ffn_elements
-    beside = rule.encoder_bytes if footprint.multimodal else 0
-    if footprint.compressed_attention:
-        beside += _COMPRESSED_WORKSPACE_BYTES * footprint.hidden_size
-    return beside + int(max(sampler, rule.forward_share * forward))
-
-
-def graph_bytes(footprint: RankFootprint, settings: EngineSettings) -> int:
-    """Bytes of captured graphs; 0 when none are captured."""
-    sizes, rule = settings.graph_sizes, settings.memory.graphs
-    if not sizes:
-        return 0
-    recurrent = sum(state.layers for state in footprint.states)
-    experts = max(0, footprint.expert_layers - recurrent)
-    dense = max(0, footprint.layers - recurrent - experts)
-    per_size = (
-        dense * rule.dense_bytes_per_size
-        + experts * rule.expert_bytes_per_size
-        + recurrent * rule.recurrent_bytes_per_size
-    )
-    return rule.base_bytes + rule.layer_bytes * footprint.layers + sizes * per_size
-
-
 def longest_context(layout: CacheLayout, pool_bytes: int, chunk_tokens: int, ceiling_tokens: int) -> int:
     """Longest context, in tokens, of which one request fits the pool; at most ``ceiling_tokens``."""
     if pool_bytes <= 0:
@@ -158,15 +109,6 @@ def longest_context(layout: CacheLayout, pool_bytes: int, chunk_tokens: int, cei
         middle = (low + high) // 2
         low, high = (middle, high) if fits(middle) else (low, middle)
     return low
-
-
-def _mxfp4_padding_bytes(footprint: RankFootprint, width_multiple: int) -> int:
-    if not footprint.mxfp4_expert_bytes or not footprint.mxfp4_width:
-        return 0
-    hidden = math.ceil(footprint.hidden_size / _MXFP4_HIDDEN_MULTIPLE) * _MXFP4_HIDDEN_MULTIPLE
-    width = math.ceil(footprint.mxfp4_width / width_multiple) * width_multiple
-    growth = hidden / footprint.hidden_size * width / footprint.mxfp4_width
-    return int((growth - 1.0) * footprint.mxfp4_expert_bytes)
 
 
 class _Split(NamedTuple):
@@ -195,77 +137,6 @@ def _split(device: RankDevice, settings: EngineSettings, demand: RankDemand, wei
             pool = total - weights - activations - graphs - runtime
             pool = int(fraction * pool) if pool > 0 else pool
             return _Split(weights + pool + activations + graphs + runtime, graphs, pool, 0)
-
-
-@dataclass(frozen=True, slots=True)
-class RankDemand:
-    """What a rank asks of whatever device it runs on, with one set of engine settings but for the memory fraction.
-
-    Attributes:
-        weight_bytes: weights as stored.
-        padded_weight_bytes: weights where the kernels pad mxfp4 experts.
-        activation_bytes: peak activations.
-        graph_bytes: captured graphs.
-        multimodal: whether the model has towers.
-        layout: how requests take up the pool.
-        chunk_tokens: prompt tokens of one request that a step may hold.
-        context_tokens: full context one request must be able to reach.
-        request_bytes: pool bytes of one request of that context.
-        live_request_bytes: pool bytes of one request of mean live length.
-        ceiling_tokens: longest context of the model, or the asked one when it does not say.
-        ceiling_request_bytes: pool bytes of one request of that length.
-        state_bounds_sequences: whether the engine refuses to start with fewer blocks than ``max_num_seqs``.
-    """
-
-    weight_bytes: int
-    padded_weight_bytes: int
-    activation_bytes: int
-    graph_bytes: int
-    multimodal: bool
-    layout: CacheLayout
-    chunk_tokens: int
-    context_tokens: int
-    request_bytes: float
-    live_request_bytes: int
-    ceiling_tokens: int
-    ceiling_request_bytes: float
-    state_bounds_sequences: bool
-
-
-def rank_demand(
-    footprint: RankFootprint, settings: EngineSettings, *, context_tokens: int, live_tokens: float
-) -> RankDemand:
-    """Works out what a rank asks of a device.
-
-    Args:
-        footprint: what the rank holds of the model.
-        settings: resolved engine settings.
-        context_tokens: full context one request must be able to reach.
-        live_tokens: mean context of a running request.
-    """
-    rule = settings.memory
-    layout = cache_layout(footprint, rule, settings.max_num_seqs)
-    # a step never holds more prompt tokens of one request than its budget, nor than the request has
-    chunk = settings.max_num_batched_tokens
-    ceiling = footprint.max_context_tokens or context_tokens
-    weights = footprint.weight_bytes
-    return RankDemand(
-        weight_bytes=weights,
-        padded_weight_bytes=weights + _mxfp4_padding_bytes(footprint, rule.mxfp4_width_multiple),
-        activation_bytes=activation_bytes(footprint, settings),
-        graph_bytes=graph_bytes(footprint, settings),
-        multimodal=footprint.multimodal,
-        layout=layout,
-        chunk_tokens=chunk,
-        context_tokens=context_tokens,
-        request_bytes=layout.request_bytes(context_tokens, chunk),
-        live_request_bytes=int(layout.request_bytes(live_tokens)),
-        ceiling_tokens=ceiling,
-        ceiling_request_bytes=layout.request_bytes(ceiling, chunk),
-        state_bounds_sequences=(
-            rule.state_blocks_bound_sequences and settings.graph_sizes > 0 and layout.holds_state_in_blocks
-        ),
-    )
 
 
 def memory_breakdown(
@@ -308,45 +179,50 @@ def place_demand(demand: RankDemand, device: RankDevice, settings: EngineSetting
         fabric = (device.accelerator.link_bytes_per_s or 0.0) > _PCIE_BYTES_PER_S
         runtime += rule.peer_bytes if fabric else rule.pcie_peer_bytes
     split = _split(device, settings, demand, weights, runtime)
-    pool = split.pool - int(layout.reserved_bytes)
-    blocks = layout.blocks_in(pool)
-    requests = max(pool, 0) / full if full else math.inf
-    if rule.states is StateRule.PAGES and full:
-        requests = blocks / (full / layout.block_bytes)
+    pool = split.pool - demand.reserved_bytes
+    blocks = int(pool // layout.block_bytes) if pool > 0 and layout.block_bytes else 0
+    if not full:
+        requests = math.inf
+    elif demand.paged:
+        requests = blocks * layout.block_bytes / full
+    else:
+        requests = pool / full if pool > 0 else 0.0
     longest = demand.ceiling_tokens
-    if demand.ceiling_request_bytes > pool:
+    if pool <= 0:
+        longest = 0
+    elif demand.ceiling_request_bytes > pool:
         longest = longest_context(layout, pool, demand.chunk_tokens, longest)
+    over = split.budget + split.beside - device.memory_bytes
     return MemoryBreakdown(
         device_bytes=device.memory_bytes,
         budget_bytes=split.budget,
         weight_bytes=weights,
         activation_bytes=demand.activation_bytes,
         graph_bytes=split.graphs,
-        runtime_bytes=runtime + int(layout.reserved_bytes),
+        runtime_bytes=runtime + demand.reserved_bytes,
         kv_pool_bytes=pool,
         full_context_request_bytes=int(full),
         live_request_bytes=demand.live_request_bytes,
-        longest_context_tokens=longest if pool > 0 else 0,
-        missing_bytes=max(0, split.budget + split.beside - device.memory_bytes),
+        longest_context_tokens=longest,
+        missing_bytes=over if over > 0 else 0,
         state_blocks=blocks if demand.state_bounds_sequences and blocks < settings.max_num_seqs else None,
-        reported_kv_tokens=_reported_tokens(layout, rule, pool, blocks, requests, demand.context_tokens),
+        reported_kv_tokens=_reported_tokens(demand, rule, pool, blocks, requests),
         full_context_requests=requests,
     )
 
 
-def _reported_tokens(
-    layout: CacheLayout, rule: MemoryRule, pool: int, blocks: int, requests: float, context_tokens: int
-) -> int:
+def _reported_tokens(demand: RankDemand, rule: MemoryRule, pool: int, blocks: int, requests: float) -> int:
     """KV tokens as the engine's log says them.
 
     vLLM before 0.20: blocks over groups, times the smallest block; later: concurrency times the context. SGLang and
     TensorRT-LLM: tokens of the pool.
     """
+    layout = demand.layout
     if pool <= 0 or not layout.block_bytes:
         return 0
     if rule.tokens_from_concurrency:
-        return int(requests * context_tokens)
-    if rule.states is StateRule.PAGES:
+        return int(requests * demand.context_tokens)
+    if demand.paged:
         return blocks // layout.group_count * layout.least_block_tokens
     per_token = layout.block_bytes * layout.kv_pool_factor * layout.group_count / rule.block_tokens
     return int(pool / per_token) // rule.block_tokens * rule.block_tokens
