@@ -164,6 +164,18 @@ def test_layers_without_attention_cache_nothing_that_grows() -> None:
     assert grown / 2**30 == pytest.approx(16.00, rel=0.005)
 
 
+def test_latents_are_cached_from_vllm_0_7_1_on() -> None:
+    # DeepSeek-R1: 61 layers; a latent of 512 + 64, or 128 heads with keys of 192 and values padded to 192 (vLLM issue
+    # 12890: at most 6,500 tokens on eight H20)
+    def token_bytes(version: str, tensor_parallel: int) -> float:
+        pages = layout(DEEPSEEK_R1, version, weights="fp8", tensor_parallel=tensor_parallel)
+        return pages.request_bytes(16) / 16
+
+    assert token_bytes("0.7.1", 1) == token_bytes("0.7.1", 8) == 61 * 576 * 2
+    assert token_bytes("0.7.0", 1) == pytest.approx(61 * 128 * 384 * 2)
+    assert token_bytes("0.6", 8) == pytest.approx(61 * 16 * 384 * 2)
+
+
 # DeepSeek-V4-Flash: 43 windows of 128 tokens; 21 layers make one entry of 4 tokens and index them, 20 one of 128.
 # fp8: 512 + 64 bytes for an entry as the model counts it; (576 + 132) / 4 and 576 / 128 for each token.
 V4_FLASH = (

@@ -113,6 +113,7 @@ class MemoryRule:
         state_blocks_bound_sequences: whether graphs are refused when the pool has fewer blocks than ``max_num_seqs``.
         tokens_from_concurrency: whether the printed token count is concurrency times the context, not blocks.
         start_checks_free: whether start is refused when less than the budget is free.
+        caches_latents: whether multi-head latent attention caches its latent, not the keys and values of every head.
     """
 
     budget: BudgetRule
@@ -132,6 +133,7 @@ class MemoryRule:
     state_blocks_bound_sequences: bool = False
     tokens_from_concurrency: bool = False
     start_checks_free: bool = True
+    caches_latents: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,9 @@ from capplan.modeling.sharding import attention_rank_share, gemm_rank_share, sta
 _FFN_WIDTHS = 3
 # Live feed-forward activations of one token: gate, up and their product.
 
+_PADDED_VALUES = 2 * 192 / (192 + 128)
+# Keys of 192 and values of 128 in every DeepSeek V2 and V3: without latent attention, an engine pads the values.
+
 _Share = Callable[[GemmCost], float]
 _OUTSIDE_LAYERS = frozenset({Component.EMBEDDING, Component.LM_HEAD, Component.MULTIMODAL_ENCODER})
 
@@ -28,6 +31,8 @@ class CacheTerm:
         window_tokens: tokens kept, ``None`` for all.
         latent: whether it is one latent per token.
         indexed: whether an indexer's keys are cached beside it.
+        expanded_bytes_per_token: of one layer, where an engine keeps each head's keys and values instead of the latent;
+            the values padded to the width of the keys. 0 for what is no plain latent.
     """
 
     layers: int
@@ -35,6 +40,7 @@ class CacheTerm:
     window_tokens: int | None
     latent: bool
     indexed: bool = False
+    expanded_bytes_per_token: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +133,7 @@ def rank_footprint(
         weight_bytes=int(_weight_bytes(model, share, layer_share, whole=pipeline_parallel == 1)),
         mxfp4_expert_bytes=int(layer_share * sum(gemm.stored_bytes * share(gemm) for gemm in mxfp4)),
         mxfp4_width=max((rule.width // expert_ranks for rule in model.splits if rule.routed_expert), default=0),
-        caches=tuple(_cache_term(attention, tensor_parallel, layer_share) for attention in model.attentions),
+        caches=tuple(_cache_term(attention, model, tensor_parallel, layer_share) for attention in model.attentions),
         states=tuple(_state_term(state, tensor_parallel, layer_share) for state in model.states),
         hidden_size=model.hidden_size,
         vocabulary_size=model.vocabulary_size,
@@ -163,13 +169,19 @@ def _weight_bytes(model: ModelCosts, share: _Share, layer_share: float, *, whole
     return layer_share * layers + max(first, last or tied)
 
 
-def _cache_term(attention: AttentionCost, tensor_parallel: int, layer_share: float) -> CacheTerm:
+def _cache_term(attention: AttentionCost, model: ModelCosts, tensor_parallel: int, layer_share: float) -> CacheTerm:
+    expanded = 0.0
+    if attention.latent and attention.window_tokens is None:
+        # in prefill, a token is multiplied with the keys and values of all heads: 2 FLOP for each element
+        heads = attention.prefill_flop_per_context_token / 2 / tensor_parallel
+        expanded = heads * _PADDED_VALUES * model.activation_element_bytes
     return CacheTerm(
         layers=_part(attention.layers, layer_share),
         bytes_per_token=attention.cache_bytes_per_token * attention_rank_share(attention, tensor_parallel),
         window_tokens=attention.window_tokens,
         latent=attention.latent,
         indexed=attention.indexer_flop_per_context_token > 0,
+        expanded_bytes_per_token=expanded,
     )
 
 

@@ -35,6 +35,8 @@ def cache_layout(footprint: RankFootprint, rule: MemoryRule, max_num_seqs: int) 
         max_num_seqs: most sequences of a step; engines that keep states in slots reserve one for each.
     """
     caches = footprint.caches if _keeps_windows(footprint, rule) else _unwindowed(footprint)
+    if not rule.caches_latents:
+        caches = tuple(replace(c, bytes_per_token=c.expanded_bytes_per_token or c.bytes_per_token) for c in caches)
     if rule.states is StateRule.PAGES:
         return _paged(caches, footprint, rule)
     layout = _summed(caches, rule)

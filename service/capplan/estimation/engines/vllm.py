@@ -77,7 +77,7 @@ class _Release:
     memory: MemoryRule
 
 
-def _v0(copies: float) -> MemoryRule:
+def _v0(copies: float, *, caches_latents: bool = True) -> MemoryRule:
     return MemoryRule(
         budget=BudgetRule.OF_TOTAL,
         sampler_logit_copies=copies,
@@ -92,6 +92,7 @@ def _v0(copies: float) -> MemoryRule:
         states=StateRule.PAGES,
         mxfp4_width_multiple=128,
         start_checks_free=False,
+        caches_latents=caches_latents,
     )
 
 
@@ -125,7 +126,7 @@ _WITH_ESTIMATE = replace(_WITHOUT_ESTIMATE, graphs=_ESTIMATED, graphs_in_budget=
 # Windowed layers keep their window only since the hybrid KV cache manager (0.10); before, the whole context is charged.
 # The width of mxfp4 experts was padded to 128 at first: gpt-oss-120b takes 65.97 GiB at 0.10 and 64.38 later.
 _RELEASES = (
-    _Release((0, 4), 0.90, _v0(_SORTED_COPIES)),
+    _Release((0, 4), 0.90, _v0(_SORTED_COPIES, caches_latents=False)),
     _Release((0, 7), 0.90, _v0(_SORTED_COPIES)),
     _Release((0, 8), 0.90, _v1(_SORTED_COPIES, _RUNTIME, _PEERS, WindowRule.UNIFORM, 128)),
     _Release((0, 10), 0.90, _v1(_SORTED_COPIES, _RUNTIME, _PEERS, WindowRule.ALL, 128)),
@@ -134,7 +135,9 @@ _RELEASES = (
     _Release((0, 20), 0.92, _WITH_ESTIMATE),
 )
 
-_V0_CHUNKED = _v0(0.0)
+_V0_CHUNKED = _v0(0.0, caches_latents=False)
+_V0_7_0 = _v0(_SORTED_COPIES, caches_latents=False)
+# The first release with multi-head latent attention is 0.7.1 (vLLM pull 12601; issue 12890).
 _V0_CHUNKS_ABOVE_TOKENS = 32_768
 _V0_CHUNKS_SINCE = (0, 5, 4)
 _SAMPLES_WHEN_CHUNKED_SINCE = (0, 7)
@@ -235,6 +238,8 @@ def resolve(
     memory = release.memory
     if minor < _SAMPLES_WHEN_CHUNKED_SINCE and (context_tokens is None or _v0_chunks(version, context_tokens)):
         memory = _V0_CHUNKED
+    elif version == (0, 7, 0):
+        memory = _V0_7_0
     if accelerator.vendor == "amd" and memory.graphs_in_budget and minor < (0, 33):
         memory = _WITHOUT_ESTIMATE  # ROCm was left out of it at first
     return EngineSettings(
