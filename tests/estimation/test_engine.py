@@ -22,8 +22,21 @@ from capplan.estimation.engine import (
 )
 from capplan.estimation.engine_records import capture_sizes
 from capplan.hardware.accelerator import Accelerator
-from tests.estimation.devices import GB10, RTX_3090, RTX_4090
-from tests.hardware.devices import A100, B200, GAUDI3, H100, H200, L40S, MI300X, MI355X, T4, V100
+from tests.hardware.devices import (
+    A100,
+    B200,
+    GAUDI3,
+    GB10,
+    H100,
+    H200,
+    L40S,
+    MI300X,
+    MI355X,
+    RTX_3090,
+    RTX_4090,
+    T4,
+    V100,
+)
 
 
 def resolved(choice: EngineChoice, accelerator: Accelerator, ranks: int = 1, context: int = 8_192) -> EngineSettings:

@@ -34,8 +34,7 @@ from tests.estimation.configs import (
     QWEN3_32B,
     QWEN3_235B_A22B,
 )
-from tests.estimation.devices import A100_40GB, GB10, RTX_3090, RTX_4090
-from tests.hardware.devices import B200, H100, H200, MI355X
+from tests.hardware.devices import A100_40GB, B200, GB10, H100, H200, MI355X, RTX_3090, RTX_4090
 
 # llm-d-planner: docs/empirical-vllm-memory-results.md at e50305af (0.16 and older), docs/accuracy (0.17, 0.19).
 LLMD = "https://github.com/llm-d-incubation/llm-d-planner"
