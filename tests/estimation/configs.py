@@ -150,11 +150,6 @@ QWEN2_5_14B: dict[str, Any] = QWEN2_5_7B | {
     "num_key_value_heads": 8,
     "max_position_embeddings": 131072,
 }
-QWEN2_5_32B: dict[str, Any] = QWEN2_5_14B | {
-    "intermediate_size": 27648,
-    "num_hidden_layers": 64,
-    "max_position_embeddings": 32768,
-}
 QWEN1_5_7B: dict[str, Any] = QWEN2_5_7B | {
     "hidden_size": 4096,
     "intermediate_size": 11008,
