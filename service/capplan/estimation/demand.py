@@ -15,12 +15,12 @@ _MXFP4_HIDDEN_MULTIPLE = 256
 # gpt-oss-120b (2,880 to 3,072) takes 64.4 GiB on H100 where its file has 60.8; on an RTX 3090 gpt-oss-20b takes its
 # file's size (start-up logs).
 
-_ACTIVATION_WIDTHS = 4
-# Live activations of one forward pass: residual, normalised input, attention output and query/key/value (about 4 hidden
-# widths), then the feed-forward's, split by tensor parallelism. Peaks of the V0 engine over unchunked prefills bear it
-# out: Llama-3.1-8B 2.07 GiB at 20,000 tokens and 110 KB for each further one (vLLM issue 10517).
+_ACTIVATION_WIDTHS = 3
+# Live activations of one forward pass: residual, normalised input and attention output (3 hidden widths), then the
+# feed-forward's, split by tensor parallelism. Peaks of the V0 engine over unchunked prefills bear it out: Llama-3.1-8B
+# 2.07 GiB at 20,000 tokens and 110 KB for each further one (vLLM issue 10517): 3 * 4,096 * 2 + 3 * 14,336 * 2 bytes.
 
-_COMPRESSED_STREAMS = 4
+_COMPRESSED_WIDTHS = 16
 _COMPRESSED_WORKSPACE_BYTES = 900_000
 # Models with compressed attention (DeepSeek V4) have four residual streams, and their attention and indexer a workspace
 # that grows with the width: V4-Pro peaks at 8.9 GiB with steps of 8,192 tokens and 11.44 with 16,384 (InferenceX,
@@ -38,8 +38,8 @@ def activation_bytes(footprint: RankFootprint, settings: EngineSettings) -> int:
     sequences = min(settings.max_num_seqs, tokens)
     residual = tokens * footprint.hidden_size * footprint.element_bytes
     sampler = rule.sampler_logit_copies * sequences * footprint.vocabulary_size * 4 + residual
-    streams = _COMPRESSED_STREAMS if footprint.compressed_attention else 1
-    forward = _ACTIVATION_WIDTHS * streams * residual + tokens * footprint.element_bytes * footprint.widest_ffn_elements
+    widths = _COMPRESSED_WIDTHS if footprint.compressed_attention else _ACTIVATION_WIDTHS
+    forward = widths * residual + tokens * footprint.element_bytes * footprint.widest_ffn_elements
     beside = rule.encoder_bytes if footprint.multimodal else 0
     if footprint.compressed_attention:
         beside += _COMPRESSED_WORKSPACE_BYTES * footprint.hidden_size
