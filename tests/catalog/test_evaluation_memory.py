@@ -137,8 +137,6 @@ def test_what_a_row_states_is_used(snapshot, cells, direction):
 @pytest.mark.parametrize(
     ("cells", "gib"),
     [
-        # the rotary tables of 1,024,000 positions beside 23.62 GiB of weights: dphnAI sonar pull 1320
-        ({"model": "Pixtral-12B (HF)", "engine": "aphrodite", "gpu": "48GB card"}, 23.87),
         # llm-d-planner, accuracy report of 0.19: as much on each of four ranks as on one
         ({"tp": "4"}, 3.77),
         ({"tp": "2"}, 7.51),

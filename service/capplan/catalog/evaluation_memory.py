@@ -211,7 +211,7 @@ def _weights_alone(costs: ModelCosts, stated: StatedStart) -> dict[MemoryMetric,
         )
     except ValueError:
         return {}
-    return {MemoryMetric.WEIGHTS: footprint.weight_bytes / GIB}
+    return {MemoryMetric.WEIGHTS: (footprint.weight_bytes + footprint.table_bytes) / GIB}
 
 
 def reason_counts(evaluation: MemoryEvaluation) -> Mapping[str, tuple[int, int]]:

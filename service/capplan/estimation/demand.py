@@ -78,6 +78,7 @@ class RankDemand:
     Attributes:
         weight_bytes: weights as stored.
         padded_weight_bytes: weights where the kernels pad mxfp4 experts.
+        table_bytes: tables that are loaded with the weights.
         activation_bytes: peak activations.
         graph_bytes: captured graphs.
         multimodal: whether the model has towers.
@@ -95,6 +96,7 @@ class RankDemand:
 
     weight_bytes: int
     padded_weight_bytes: int
+    table_bytes: int
     activation_bytes: int
     graph_bytes: int
     multimodal: bool
@@ -130,6 +132,7 @@ def rank_demand(
     return RankDemand(
         weight_bytes=weights,
         padded_weight_bytes=weights + _mxfp4_padding_bytes(footprint, rule.mxfp4_width_multiple),
+        table_bytes=footprint.table_bytes,
         activation_bytes=activation_bytes(footprint, settings),
         graph_bytes=graph_bytes(footprint, settings),
         multimodal=footprint.multimodal,

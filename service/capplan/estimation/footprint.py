@@ -65,7 +65,8 @@ class RankFootprint:
     first stage (embedding, towers) and the last one (head) hold besides.
 
     Attributes:
-        weight_bytes: weights of the rank as stored, and the tables of its rotary embedding.
+        weight_bytes: weights of the rank as stored.
+        table_bytes: tables of the rotary embedding, which engines load with the weights.
         mxfp4_expert_bytes: those of them that are routed experts in mxfp4, which some kernels pad.
         mxfp4_width: width of such an expert on the rank; 0 without.
         caches: attention caches by how layers keep them.
@@ -81,6 +82,7 @@ class RankFootprint:
     """
 
     weight_bytes: int
+    table_bytes: int
     mxfp4_expert_bytes: int
     mxfp4_width: int
     caches: tuple[CacheTerm, ...]
@@ -131,7 +133,8 @@ def rank_footprint(
 
     mxfp4 = [gemm for gemm in model.gemms if gemm.storage == "mxfp4" and gemm.experts]
     return RankFootprint(
-        weight_bytes=int(_weight_bytes(model, share, layer_share, whole=pipeline_parallel == 1) + _rotary_bytes(model)),
+        weight_bytes=int(_weight_bytes(model, share, layer_share, whole=pipeline_parallel == 1)),
+        table_bytes=int(_rotary_bytes(model)),
         mxfp4_expert_bytes=int(layer_share * sum(gemm.stored_bytes * share(gemm) for gemm in mxfp4)),
         mxfp4_width=max((rule.width // expert_ranks for rule in model.splits if rule.routed_expert), default=0),
         caches=tuple(_cache_term(attention, model, tensor_parallel, layer_share) for attention in model.attentions),
@@ -173,9 +176,9 @@ def _weight_bytes(model: ModelCosts, share: _Share, layer_share: float, *, whole
 def _rotary_bytes(model: ModelCosts) -> float:
     """Sines and cosines of the rotary embedding: a row of a head's width for every position, whole on every rank.
 
-    Engines count them among the weights: Pixtral-12B with 1,024,000 positions takes 0.24 GiB more than its file (dphnAI
-    sonar pull 1320), Llama-3.1-8B 0.03 whether over one rank or four (llm-d-planner, accuracy report of 0.19). Latent
-    attention rotates 64 of a head, which is not counted.
+    Engines' logs count them among the weights: Pixtral-12B with 1,024,000 positions takes 0.24 GiB more than its file
+    (dphnAI sonar pull 1320), Llama-3.1-8B 0.03 whether over one rank or four (llm-d-planner, accuracy report of 0.19).
+    Latent attention rotates 64 of a head, which is not counted.
     """
     element = CACHE_ELEMENT_BYTES[model.kv_precision]
     widths = (a.cache_bytes_per_token / (2 * a.kv_heads * element) for a in model.attentions if not a.latent)

@@ -51,7 +51,7 @@ class MemoryBreakdown:
         weight_bytes: weights of this rank.
         activation_bytes: peak activations.
         graph_bytes: captured graphs, where they count against the budget.
-        runtime_bytes: context, libraries, collective buffers.
+        runtime_bytes: context, libraries, collective buffers, tables of the rotary embedding.
         kv_pool_bytes: what is left for KV cache and state; negative when the weights do not fit.
         full_context_request_bytes: pool bytes one request of the full asked context needs.
         live_request_bytes: pool bytes of one request at the workload's mean live length.
@@ -59,6 +59,7 @@ class MemoryBreakdown:
         missing_bytes: what the budget and what lives beside it exceed the device by; 0 when they fit.
         state_blocks: blocks that hold recurrent state, when fewer than ``max_num_seqs`` stop the engine from starting;
             ``None`` otherwise.
+        reported_weight_bytes: weights as the engine prints them at start: with the tables that are loaded beside them.
         reported_kv_tokens: KV tokens as the engine prints them at start for the full asked context.
         full_context_requests: requests of the full asked context that the pool holds.
     """
@@ -75,6 +76,7 @@ class MemoryBreakdown:
     longest_context_tokens: int
     missing_bytes: int
     state_blocks: int | None
+    reported_weight_bytes: int
     reported_kv_tokens: int
     full_context_requests: float
 
@@ -178,7 +180,7 @@ def place_demand(demand: RankDemand, device: RankDevice, settings: EngineSetting
     if peers:
         fabric = (device.accelerator.link_bytes_per_s or 0.0) > _PCIE_BYTES_PER_S
         runtime += rule.peer_bytes if fabric else rule.pcie_peer_bytes
-    split = _split(device, settings, demand, weights, runtime)
+    split = _split(device, settings, demand, weights + demand.table_bytes, runtime)
     pool = split.pool - demand.reserved_bytes
     blocks = int(pool // layout.block_bytes) if pool > 0 and layout.block_bytes else 0
     if not full:
@@ -199,13 +201,14 @@ def place_demand(demand: RankDemand, device: RankDevice, settings: EngineSetting
         weight_bytes=weights,
         activation_bytes=demand.activation_bytes,
         graph_bytes=split.graphs,
-        runtime_bytes=runtime + demand.reserved_bytes,
+        runtime_bytes=runtime + demand.table_bytes + demand.reserved_bytes,
         kv_pool_bytes=pool,
         full_context_request_bytes=int(full),
         live_request_bytes=demand.live_request_bytes,
         longest_context_tokens=longest,
         missing_bytes=over if over > 0 else 0,
         state_blocks=blocks if demand.state_bounds_sequences and blocks < settings.max_num_seqs else None,
+        reported_weight_bytes=weights + demand.table_bytes,
         reported_kv_tokens=_reported_tokens(demand, rule, pool, blocks, requests),
         full_context_requests=requests,
     )

@@ -37,8 +37,8 @@ class Start:
 
     @property
     def weights_gib(self) -> float | None:
-        """Weights of one rank."""
-        return None if self.memory is None else self.memory.weight_bytes / GIB
+        """Weights of one rank as the engine prints them."""
+        return None if self.memory is None else self.memory.reported_weight_bytes / GIB
 
     @property
     def kv_pool_gib(self) -> float | None:
