@@ -111,8 +111,9 @@ def test_statistics_are_those_of_the_definition(evaluate):
 
 def test_settings_count_as_known_only_when_all_are_stated(evaluate):
     rows = ({}, {"engine_version": ""}, {"gpu_memory_utilization": "default"}, {"tp": ""})
+    rows += ({"engine_version": "image 2026-06"}, {"engine_version": "0.2.7"}, {"engine": "tgi"})
     settings = {comparison.line: comparison.settings for comparison in evaluate(*rows).comparisons}
-    assert settings == {2: KNOWN, 3: DEFAULTED, 4: DEFAULTED, 5: DEFAULTED}
+    assert settings == {2: KNOWN} | dict.fromkeys(range(3, 9), DEFAULTED)
 
 
 @pytest.mark.parametrize(

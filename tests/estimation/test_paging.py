@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -249,3 +250,13 @@ def test_the_longest_context_is_the_last_that_fits(layout: CacheLayout, pool: in
         assert layout.request_bytes(longest, chunk) <= pool
     if longest < ceiling and pool:
         assert layout.request_bytes(longest + 1, chunk) > pool
+
+
+def test_no_engine_charges_compressed_attention_its_windows_for_the_whole_context() -> None:
+    # sglang fork, pull 83: a generic layout clamped DeepSeek-V4-Flash to 143,000 tokens where 1,048,576 fit.
+    # 21 layers of 177 and 20 of 4.5 bytes grow with each token; 43 windows of 576 do not
+    rule = resolve_settings(EngineChoice("sglang"), H100, 80 << 30).memory
+    some = rank_footprint(model_costs(read_config(LLAMA_3_1_8B), "bf16", "auto"), 1)
+    pages = cache_layout(replace(some, caches=V4_FLASH), rule, 64)
+    grown = pages.request_bytes(1_048_576) - pages.request_bytes(524_288)
+    assert grown / 524_288 == pytest.approx(21 * 177 + 20 * 4.5, rel=0.01)

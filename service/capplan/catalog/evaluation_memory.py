@@ -17,7 +17,14 @@ from capplan.catalog.evaluation_memory_file import (
     MemoryRow,
     StatedStart,
 )
-from capplan.catalog.evaluation_memory_names import Build, NameReader, UnresolvedError, cache_word, engine_release
+from capplan.catalog.evaluation_memory_names import (
+    Build,
+    NameReader,
+    UnresolvedError,
+    cache_word,
+    engine_release,
+    states_release,
+)
 from capplan.catalog.evaluation_table import table_with_predictions
 from capplan.catalog.snapshot import CatalogSnapshot
 from capplan.errors import InvalidInputError, NotFoundError
@@ -87,8 +94,7 @@ def evaluate_memory(file: MemoryFile, snapshot: CatalogSnapshot) -> MemoryEvalua
             if measured <= 0:
                 not_positive += 1
                 continue
-            known = stated.version and stated.memory_fraction is not None and stated.tensor_parallel is not None
-            settings = KNOWN if known else DEFAULTED
+            settings = KNOWN if _states_all(stated) else DEFAULTED
             comparisons.append(
                 MemoryComparison(outcome.row.line, metric, measured, predicted, outcome.taken, settings, stated)
             )
@@ -159,6 +165,11 @@ class _Predictor:
         if board is None or profile is None:
             raise UnresolvedError(f"{accelerator.product_name} has no MIG profile {name!r}")
         return board, profile
+
+
+def _states_all(stated: StatedStart) -> bool:
+    release = states_release(stated.engine, stated.version)
+    return release and stated.memory_fraction is not None and stated.tensor_parallel is not None
 
 
 def _sentence(error: InvalidInputError | NotFoundError) -> str:

@@ -237,9 +237,7 @@ def engine_release(engine: str, stated: str, date: str) -> EngineChoice:
         raise UnresolvedError(f"engine {engine!r} is not modelled") from None
     oldest, newest = modelled_versions(name)
     words = stated.lower()
-    found = [match.group(1) for match in _VERSION.finditer(words)]
-    # A build from source calls itself 0.1.dev19262+gb6bbf29dd, which says nothing of the release.
-    version = found[-1] if found and "+g" not in words else None
+    version = _stated_version(words)
     if name == "vllm":
         version = version or _release_at(date) or newest
         if re.search(r"\bv0(?![.0-9])", words) and _numbers(version) >= (0, 8):
@@ -250,6 +248,24 @@ def engine_release(engine: str, stated: str, date: str) -> EngineChoice:
     version = max((oldest, version), key=_numbers)
     version = min((newest, version), key=_numbers)
     return EngineChoice(name=name, version=version)
+
+
+def states_release(engine: str, stated: str) -> bool:
+    """Whether a source names a release that is modelled, and not merely a build, an image or an older release."""
+    version = _stated_version(stated.lower())
+    if version is None:
+        return False
+    try:
+        oldest, newest = modelled_versions(_REMARK.sub("", engine).strip())
+    except InvalidInputError:
+        return False
+    return _numbers(oldest) <= _numbers(version) and _numbers(version)[:2] <= _numbers(newest)[:2]
+
+
+def _stated_version(words: str) -> str | None:
+    # A build from source calls itself 0.1.dev19262+gb6bbf29dd, which says nothing of the release.
+    found = _VERSION.findall(words)
+    return found[-1] if found and "+g" not in words else None
 
 
 def _release_at(date: str) -> str | None:

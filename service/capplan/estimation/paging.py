@@ -66,6 +66,8 @@ def _paged(caches: tuple[CacheTerm, ...], footprint: RankFootprint, rule: Memory
 
 
 def _keeps_windows(footprint: RankFootprint, rule: MemoryRule) -> bool:
+    if footprint.compressed_attention:
+        return True  # whoever runs it has a pool for its windows: they are what the history leaves to cache
     if rule.windows is WindowRule.UNIFORM:
         return not footprint.states and len({cache.window_tokens for cache in footprint.caches}) == 1
     return rule.windows is WindowRule.ALL
