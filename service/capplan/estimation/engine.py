@@ -40,6 +40,7 @@ __all__ = [
     "memory_fraction_field",
     "modelled_versions",
     "resolve_settings",
+    "settings_key",
     "settings_resolver",
     "takes_gpu_memory_utilization",
 ]
@@ -210,6 +211,16 @@ def resolve_settings(
     return settings_resolver(choice, context_tokens)(accelerator, device_bytes, ranks)
 
 
+def settings_key(choice: EngineChoice, context_tokens: int | None) -> tuple[EngineChoice, int | None]:
+    """What settings turn on beside the device: one object for equal choices, and the context where it matters.
+
+    Raises:
+        InvalidInputError: the engine or version is not modelled.
+    """
+    uses_context = _ENGINES[engine_name(choice.name)].uses_context(choice)
+    return _canonical(choice), context_tokens if uses_context else None
+
+
 def settings_resolver(
     choice: EngineChoice, context_tokens: int | None = None
 ) -> Callable[[Accelerator, int, int], EngineSettings]:
@@ -218,8 +229,8 @@ def settings_resolver(
     Raises:
         InvalidInputError: the engine or version is not modelled.
     """
-    context = context_tokens if _ENGINES[engine_name(choice.name)].uses_context(choice) else None
-    same_choice = Same(_canonical(choice))
+    choice, context = settings_key(choice, context_tokens)
+    same_choice = Same(choice)
 
     def resolve(accelerator: Accelerator, device_bytes: int, ranks: int) -> EngineSettings:
         return _resolved(same_choice, Same(accelerator), device_bytes, ranks, context)

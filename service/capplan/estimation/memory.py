@@ -14,7 +14,7 @@ from typing import NamedTuple
 from capplan.estimation.cache_groups import CacheLayout
 from capplan.estimation.demand import RankDemand, activation_bytes, rank_demand
 from capplan.estimation.device import RankDevice
-from capplan.estimation.engine_records import BudgetRule, EngineSettings, MemoryRule
+from capplan.estimation.engine_records import BudgetRule, EngineSettings
 from capplan.estimation.footprint import RankFootprint, rank_footprint
 from capplan.units import GIB
 
@@ -43,42 +43,98 @@ _CONTEXT_BYTES = int(0.35 * GIB)
 
 @dataclass(frozen=True, slots=True)
 class MemoryBreakdown:
-    """Bytes of one rank.
+    """Bytes of one rank. What a plan of hundreds of candidates does not look at is worked out when asked for.
 
     Attributes:
+        demand: what the rank asks of the device.
+        settings: engine settings it runs with.
         device_bytes: total the engine sees.
-        budget_bytes: what the engine lays out: the five parts below, to the byte.
+        budget_bytes: what the engine lays out: weights, activations, graphs, runtime and KV pool, to the byte.
         weight_bytes: weights of this rank.
-        activation_bytes: peak activations.
         graph_bytes: captured graphs, where they count against the budget.
         runtime_bytes: context, libraries, collective buffers, tables of the rotary embedding.
         kv_pool_bytes: what is left for KV cache and state; negative when the weights do not fit.
-        full_context_request_bytes: pool bytes one request of the full asked context needs.
-        live_request_bytes: pool bytes of one request at the workload's mean live length.
-        longest_context_tokens: longest context one request can have in this pool.
         missing_bytes: what the budget and what lives beside it exceed the device by; 0 when they fit.
-        state_blocks: blocks that hold recurrent state, when fewer than ``max_num_seqs`` stop the engine from starting;
-            ``None`` otherwise.
-        reported_weight_bytes: weights as the engine prints them at start: with the tables that are loaded beside them.
-        reported_kv_tokens: KV tokens as the engine prints them at start for the full asked context.
-        full_context_requests: requests of the full asked context that the pool holds.
     """
 
+    demand: RankDemand
+    settings: EngineSettings
     device_bytes: int
     budget_bytes: int
     weight_bytes: int
-    activation_bytes: int
     graph_bytes: int
     runtime_bytes: int
     kv_pool_bytes: int
-    full_context_request_bytes: int
-    live_request_bytes: int
-    longest_context_tokens: int
     missing_bytes: int
-    state_blocks: int | None
-    reported_weight_bytes: int
-    reported_kv_tokens: int
-    full_context_requests: float
+
+    @property
+    def activation_bytes(self) -> int:
+        """Peak activations."""
+        return self.demand.activation_bytes
+
+    @property
+    def full_context_request_bytes(self) -> int:
+        """Pool bytes one request of the full asked context needs."""
+        return int(self.demand.request_bytes)
+
+    @property
+    def live_request_bytes(self) -> int:
+        """Pool bytes of one request at the workload's mean live length."""
+        return self.demand.live_request_bytes
+
+    @property
+    def longest_context_tokens(self) -> int:
+        """Longest context one request can have in this pool."""
+        demand, pool = self.demand, self.kv_pool_bytes
+        if pool > 0 and demand.ceiling_request_bytes <= pool:
+            return demand.ceiling_tokens
+        return longest_context(demand.layout, pool, demand.chunk_tokens, demand.ceiling_tokens)
+
+    @property
+    def pool_blocks(self) -> int:
+        """Whole blocks of the pool; 0 when there is no pool or nothing is cached."""
+        block_bytes, pool = self.demand.layout.block_bytes, self.kv_pool_bytes
+        return int(pool // block_bytes) if block_bytes and pool > 0 else 0
+
+    @property
+    def state_blocks(self) -> int | None:
+        """Blocks that hold recurrent state, when fewer than ``max_num_seqs`` stop the engine from starting."""
+        if not self.demand.state_bounds_sequences:
+            return None
+        blocks = self.pool_blocks
+        return blocks if blocks < self.settings.max_num_seqs else None
+
+    @property
+    def full_context_requests(self) -> float:
+        """Requests of the full asked context that the pool holds."""
+        full, pool = self.demand.request_bytes, self.kv_pool_bytes
+        if not full:
+            return math.inf
+        if self.demand.paged:
+            return self.pool_blocks * self.demand.layout.block_bytes / full
+        return pool / full if pool > 0 else 0.0
+
+    @property
+    def reported_weight_bytes(self) -> int:
+        """Weights as the engine prints them at start: with the tables that are loaded beside them."""
+        return self.weight_bytes + self.demand.table_bytes
+
+    @property
+    def reported_kv_tokens(self) -> int:
+        """KV tokens as the engine prints them at start for the full asked context.
+
+        vLLM before 0.20: blocks over groups, times the smallest block; later: concurrency times the context. SGLang and
+        TensorRT-LLM: tokens of the pool.
+        """
+        layout, rule, pool = self.demand.layout, self.settings.memory, self.kv_pool_bytes
+        if pool <= 0 or not layout.block_bytes:
+            return 0
+        if rule.tokens_from_concurrency:
+            return int(self.full_context_requests * self.demand.context_tokens)
+        if self.demand.paged:
+            return self.pool_blocks // layout.group_count * layout.least_block_tokens
+        per_token = layout.block_bytes * layout.kv_pool_factor * layout.group_count / rule.block_tokens
+        return int(pool / per_token) // rule.block_tokens * rule.block_tokens
 
     @property
     def max_concurrent_requests(self) -> float:
@@ -173,7 +229,7 @@ def place_demand(demand: RankDemand, device: RankDevice, settings: EngineSetting
         settings: resolved engine settings.
         peers: whether the replica has other ranks.
     """
-    rule, layout, full = settings.memory, demand.layout, demand.request_bytes
+    rule = settings.memory
     padded = device.accelerator.architecture in _MXFP4_PADDING_GENERATIONS
     weights = demand.padded_weight_bytes if padded else demand.weight_bytes
     runtime = rule.runtime_bytes + device.occupied_bytes
@@ -181,51 +237,15 @@ def place_demand(demand: RankDemand, device: RankDevice, settings: EngineSetting
         fabric = (device.accelerator.link_bytes_per_s or 0.0) > _PCIE_BYTES_PER_S
         runtime += rule.peer_bytes if fabric else rule.pcie_peer_bytes
     split = _split(device, settings, demand, weights + demand.table_bytes, runtime)
-    pool = split.pool - demand.reserved_bytes
-    blocks = int(pool // layout.block_bytes) if pool > 0 and layout.block_bytes else 0
-    if not full:
-        requests = math.inf
-    elif demand.paged:
-        requests = blocks * layout.block_bytes / full
-    else:
-        requests = pool / full if pool > 0 else 0.0
-    longest = demand.ceiling_tokens
-    if pool <= 0:
-        longest = 0
-    elif demand.ceiling_request_bytes > pool:
-        longest = longest_context(layout, pool, demand.chunk_tokens, longest)
     over = split.budget + split.beside - device.memory_bytes
     return MemoryBreakdown(
+        demand=demand,
+        settings=settings,
         device_bytes=device.memory_bytes,
         budget_bytes=split.budget,
         weight_bytes=weights,
-        activation_bytes=demand.activation_bytes,
         graph_bytes=split.graphs,
         runtime_bytes=runtime + demand.table_bytes + demand.reserved_bytes,
-        kv_pool_bytes=pool,
-        full_context_request_bytes=int(full),
-        live_request_bytes=demand.live_request_bytes,
-        longest_context_tokens=longest,
+        kv_pool_bytes=split.pool - demand.reserved_bytes,
         missing_bytes=over if over > 0 else 0,
-        state_blocks=blocks if demand.state_bounds_sequences and blocks < settings.max_num_seqs else None,
-        reported_weight_bytes=weights + demand.table_bytes,
-        reported_kv_tokens=_reported_tokens(demand, rule, pool, blocks, requests),
-        full_context_requests=requests,
     )
-
-
-def _reported_tokens(demand: RankDemand, rule: MemoryRule, pool: int, blocks: int, requests: float) -> int:
-    """KV tokens as the engine's log says them.
-
-    vLLM before 0.20: blocks over groups, times the smallest block; later: concurrency times the context. SGLang and
-    TensorRT-LLM: tokens of the pool.
-    """
-    layout = demand.layout
-    if pool <= 0 or not layout.block_bytes:
-        return 0
-    if rule.tokens_from_concurrency:
-        return int(requests * demand.context_tokens)
-    if demand.paged:
-        return blocks // layout.group_count * layout.least_block_tokens
-    per_token = layout.block_bytes * layout.kv_pool_factor * layout.group_count / rule.block_tokens
-    return int(pool / per_token) // rule.block_tokens * rule.block_tokens
