@@ -315,6 +315,8 @@ def test_no_model_is_guessed(names, name):
     ("name", "memory", "sku"),
     [
         ("H100", 80, "h100-sxm-80gb"),
+        ("H100", None, "h100-sxm-80gb"),
+        ("RTX PRO 6000", 96, "rtx-pro-6000-server-96gb"),
         ("A100", 40, "a100-sxm4-40gb"),
         ("A100", 80, "a100-sxm4-80gb"),
         ("H100-80GB", None, "h100-sxm-80gb"),

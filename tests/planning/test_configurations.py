@@ -34,18 +34,21 @@ def test_whole_devices_side_by_side_and_every_slice_are_tried() -> None:
     assert "7g.80gb" in found
 
 
+FORBIDDEN = MigPolicy.FORBIDDEN
+
+
 @pytest.mark.parametrize(
     ("constraints", "expected"),
     [
-        (Constraints(mig=MigPolicy.FORBIDDEN, tensor_parallel_sizes=(2,)), ["TP2"]),
+        (Constraints(mig=FORBIDDEN, tensor_parallel_sizes=(2,)), ["TP2"]),
         (Constraints(mig_profiles=("1g.10gb",)), ["1g.10gb"]),
         (Constraints(mig_profiles=("9g.90gb",)), ["MIG_PROFILE_NOT_ON_BOARD"]),
         (Constraints(mig=MigPolicy.REQUIRED, tensor_parallel_sizes=(2,)), ["MIG_NEEDS_TENSOR_PARALLEL_1"]),
         (
-            Constraints(mig=MigPolicy.FORBIDDEN, tensor_parallel_sizes=(1, 4), max_devices=2),
+            Constraints(mig=FORBIDDEN, tensor_parallel_sizes=(1, 4), max_devices=2),
             ["TP1", "TOO_MANY_DEVICES"],
         ),
-        (Constraints(mig=MigPolicy.FORBIDDEN, tensor_parallel_sizes=(16,)), ["TENSOR_PARALLEL_BEYOND_LINK"]),
+        (Constraints(mig=FORBIDDEN, tensor_parallel_sizes=(16,)), ["TENSOR_PARALLEL_BEYOND_LINK"]),
     ],
 )
 def test_constraints_leave_what_they_allow(constraints: Constraints, expected: list[str]) -> None:

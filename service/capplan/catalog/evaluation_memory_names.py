@@ -172,7 +172,7 @@ class NameReader:
         raise UnresolvedError(str(missing))
 
     def accelerator(self, name: str, memory_gb: float | None) -> Accelerator:
-        """The device a name means, of the stated memory; of those alike the SXM module, else the first.
+        """The device a name means, of the stated memory: the one SXM module, else the first of those alike.
 
         Raises:
             UnresolvedError: none, or several.
@@ -187,8 +187,11 @@ class NameReader:
                 words = set(re.split(r"[^a-z0-9]+", spelling.lower())) - {""}
                 found = [a for a in found if words <= set(re.split(r"[^a-z0-9]+", a.sku))]
             fitting = [accelerator for accelerator in found if _has_memory(accelerator, memory_gb)]
+            modules = [accelerator for accelerator in fitting if "-sxm" in accelerator.sku]
+            if len(modules) == 1:
+                return modules[0]  # what a bare name means in servers
             if fitting and len({(accelerator.memory_bytes, accelerator.architecture) for accelerator in fitting}) == 1:
-                return min(fitting, key=lambda accelerator: ("-sxm" not in accelerator.sku, accelerator.sku))
+                return min(fitting, key=lambda accelerator: accelerator.sku)
             if found and not fitting and memory_gb is not None:
                 raise UnresolvedError(f"{name} with {memory_gb:g} GB is not in the catalogue")
         raise UnresolvedError(str(missing))
