@@ -296,6 +296,7 @@ def names(snapshot):
         ("cyankiwi/gemma-4-31B-it-AWQ-4bit", "int4-awq", "nvidia/Gemma-4-31B-IT-NVFP4", "int4"),
         # the checkpoint itself, whatever a source calls its mixture
         ("deepseek-ai/DeepSeek-V4-Pro", "fp8/fp4", "deepseek-ai/DeepSeek-V4-Pro", "fp8"),
+        ("deepseek-ai/DeepSeek-V4-Pro", "mxfp4", "deepseek-ai/DeepSeek-V4-Pro", "fp8"),
         ("openai/gpt-oss-120b", "checkpoint default", "openai/gpt-oss-120b", "mxfp4"),
         ("deepseek-ai/DeepSeek-V4-Flash-0731", "", "deepseek-ai/DeepSeek-V4-Flash", "fp8"),
     ],

@@ -143,6 +143,8 @@ class NameReader:
         architecture = profile.architecture
         wanted = wanted or in_name
         own = native_precision(architecture)
+        if in_name is None and wanted is not None and _mixes_in(architecture, wanted):
+            wanted = own
         if wanted is None or wanted == own or wanted in accepted_weight_precisions(architecture):
             return Build(profile_name, architecture, wanted or own, profile.family)
         if in_name is None and architecture.quantization is not None:
@@ -195,6 +197,12 @@ class NameReader:
             if found and not fitting and memory_gb is not None:
                 raise UnresolvedError(f"{name} with {memory_gb:g} GB is not in the catalogue")
         raise UnresolvedError(str(missing))
+
+
+def _mixes_in(architecture: ModelArchitecture, precision: str) -> bool:
+    """Whether a checkpoint stores some of its maps in a format: DeepSeek V4's fp8 has experts in mxfp4."""
+    native = architecture.quantization
+    return native is not None and any(entry.storage.startswith(precision) for entry in native.maps)
 
 
 def _spellings(name: str) -> Iterator[str]:
