@@ -65,7 +65,7 @@ bench: setup ## Run the benchmarks, each of which prints what it measured.
 .PHONY: lock
 lock: setup ## Lock the requirements again; UPGRADE=--upgrade takes the newest versions.
 	$(LOCK) $(UPGRADE) pyproject.toml --output-file requirements/runtime.txt
-	$(LOCK) $(UPGRADE) pyproject.toml --group dev --constraint requirements/runtime.txt --output-file requirements/dev.txt
+	$(LOCK) $(UPGRADE) pyproject.toml --extra plots --group dev --constraint requirements/runtime.txt --output-file requirements/dev.txt
 
 .PHONY: clean
 clean: ## Remove the environment and everything that tools cached.
