@@ -16,6 +16,7 @@ USUAL = {
     "source_title": "Made up",
     "model": "Llama-3.x-8B",
     "weight_precision": "fp8",
+    "kv_precision": "",
     "gpu": "H100-SXM-80GB",
     "num_gpus": "1",
     "tp": "1",
@@ -39,6 +40,7 @@ ROWS = [
     {"id": "both devices", "num_gpus": "2", "metric": "output_tokens_per_s", "value": "3000"},
     {"id": "unstated value", "value": ""},
     {"id": "no width", "tp": "", "num_gpus": "8"},
+    {"id": "no width, batch", "tp": "", "load_kind": "batch"},
     {"id": "tail", "statistic": "p99"},
     {"id": "no such device", "gpu": "Abacus-9"},
     {"id": "bad number", "tp": "many"},
@@ -88,7 +90,7 @@ def test_every_row_comes_back_unchanged_with_a_prediction_or_a_reason(predicted)
 
 
 def test_reasons_name_what_is_missing(predicted):
-    assert predicted["no width"]["not_predicted_reason"] == "the tensor parallelism is not stated"
+    assert predicted["no width, batch"]["not_predicted_reason"] == "the tensor parallelism is not stated"
     assert predicted["tail"]["not_predicted_reason"] == "the statistic p99 is no mean or median"
     assert predicted["no such device"]["not_predicted_reason"].startswith("no accelerator named 'Abacus-9'")
     assert predicted["bad number"]["not_predicted_reason"] == "tp is 'many', not a whole number"
@@ -98,6 +100,26 @@ def test_a_figure_per_device_is_predicted_per_device(predicted):
     assert float(predicted["both devices"]["predicted"]) == pytest.approx(
         2 * float(predicted["per device"]["predicted"])
     )
+
+
+def test_a_row_without_tensor_parallelism_is_predicted_in_the_best_layout(evaluate, tmp_path):
+    """The best of what the same row gives in each layout: the lowest latency, the highest rate."""
+    figures = {}
+    for metric in ("tpot_ms", "output_tokens_per_s"):
+        rows = [{"id": tp, "tp": tp, "num_gpus": "4", "metric": metric} for tp in ("1", "2", "4", "")]
+        assert evaluate("--predictions", str(tmp_path / "out.csv"), rows=rows).exit_code == 0
+        with (tmp_path / "out.csv").open(newline="") as file:
+            back = {row["id"]: row for row in csv.DictReader(file)}
+        figures[metric] = {tp: float(row["predicted"]) for tp, row in back.items()}
+        assert [bool(row["layout_chosen"]) for row in back.values()] == [False, False, False, True]
+        chosen = next(tp for tp in ("1", "2", "4") if figures[metric][tp] == figures[metric][""])
+        replicas = 4 // int(chosen)
+        note = f"layout chosen: tensor parallel {chosen}, replicas {replicas}, of 3 tried"
+        assert back[""]["layout_chosen"] == note
+    for metric, best in (("tpot_ms", min), ("output_tokens_per_s", max)):
+        searched = figures[metric].pop("")
+        assert searched == best(figures[metric].values())
+        assert len(set(figures[metric].values())) == 3
 
 
 def test_a_value_is_not_needed_for_a_prediction_nor_changes_it(predicted):
@@ -112,36 +134,61 @@ def test_a_prediction_is_a_decode_step_of_the_right_size(predicted):
 
 def test_json_has_tables_names_reasons_and_malformed_rows(evaluate, predicted):
     answer = json.loads(evaluate("--output", "json").stdout)
-    assert (answer["rows"], answer["predicted"], answer["compared"]) == (10, 6, 5)
-    families, engines, *_ = answer["tables"]
+    assert (answer["rows"], answer["predicted"], answer["compared"]) == (11, 7, 6)
+    families, layouts, engines, *_ = answer["tables"]
     strata = {stratum["stratum"]: stratum for stratum in families["strata"]}
     assert {name: stratum["rows"] for name, stratum in strata.items()} == {
-        "tpot_concurrency": 2,
+        "tpot_concurrency": 3,
         "ttft_concurrency": 1,
         "output_rate_concurrency": 2,
     }
     ratio = float(predicted["tpot"]["predicted"]) / 8
+    # Two of the three rows are the same figure, so it is the median of all.
     assert strata["tpot_concurrency"]["median_ratio"] == pytest.approx(ratio)
     assert strata["tpot_concurrency"]["median_error"] == pytest.approx(abs(ratio - 1))
+    assert layouts["title"] == "layout chosen"
+    assert sum(stratum["rows"] for stratum in layouts["strata"]) == answer["layout_chosen"] == 1
+    (layout,) = answer["layouts"]
+    assert (layout["line"], layout["tensor_parallel"] * layout["replicas"]) == (8, 8)
     assert engines["title"] == "TPOT by engine"
     assert [stratum["stratum"] for stratum in engines["strata"]] == ["vllm"]
     assert answer["interval_coverage"] == []
-    assert answer["malformed"] == [{"line": 11, "reason": "tp is 'many', not a whole number"}]
-    assert {"reason": "the tensor parallelism is not stated", "rows": 1, "first_line": 8} in answer["not_predicted"]
-    assert len(answer["worst"]) == 5
+    assert answer["malformed"] == [{"line": 12, "reason": "tp is 'many', not a whole number"}]
+    assert {"reason": "the tensor parallelism is not stated", "rows": 1, "first_line": 9} in answer["not_predicted"]
+    assert len(answer["worst"]) == 6
+    assert all(row["bottleneck"] for row in answer["worst"])
     taken = {(name["model"], name["weights"], name["sku"], name["engine"]) for name in answer["names"]}
     assert taken == {("meta-llama/Meta-Llama-3.1-8B", "fp8", "h100-sxm-80gb", "vllm")}
 
 
-def test_tables_fit_a_page_and_names_are_printed_when_asked_for(evaluate):
+def test_tables_fit_a_page_and_every_name_is_printed_when_asked_for(evaluate):
     outcome = evaluate("--verbose")
     assert outcome.exit_code == 0
     assert max(map(len, outcome.stdout.splitlines())) <= 80
-    assert "10 rows, 6 predicted, 5 compared" in outcome.stdout
-    assert "line 11: tp is 'many', not a whole number" in outcome.stdout
+    assert "11 rows, 7 predicted, 6 compared" in outcome.stdout
+    assert "layout chosen: 1 rows" in outcome.stdout.replace(" \n", " ")
+    assert "line 12: tp is 'many', not a whole number" in outcome.stdout
     for taken in ("meta-llama/Meta-Llama-3.1-8B", "h100-sxm-80gb"):
         assert taken in outcome.stdout
-    assert "What names were taken for" not in evaluate().stdout
+
+
+def test_names_that_are_not_the_catalogues_are_printed_without_asking(evaluate):
+    rows = [{}, {"model": "Qwen3-8B"}, {"gpu": "B200-SXM-180GB"}, {"engine": "vLLM (2023)", "kv_precision": "fp8"}]
+    text = evaluate(rows=rows).stdout
+    names = text[text.index("What names were taken for") :]
+    assert max(map(len, names.splitlines())) <= 80
+    # Each name with the rows that use it, and the formats of a model's.
+    words = " ".join(names.split())
+    assert "3 Llama-3.x-8B meta-llama/Meta-Llama-3.1-8B (fp8, fp8 with KV fp8)" in words
+    assert "1 B200-SXM-180GB b200-180gb" in words
+    assert "1 vLLM (2023) vllm" in words
+    # A name that only lacks its publisher, or is in capitals, is the catalogue's.
+    assert "Qwen" not in names
+    assert "H100" not in names
+
+
+def test_nothing_is_said_of_names_that_are_all_the_catalogues(evaluate):
+    assert "every name is the catalogue's" in evaluate(rows=[{"model": "Qwen3-8B"}]).stdout
 
 
 def test_a_file_of_which_nothing_can_be_predicted_is_evaluated_too(evaluate):
@@ -174,18 +221,6 @@ def test_a_bad_coefficients_file_is_a_usage_error(evaluate, tmp_path, text, says
     outcome = evaluate("--coefficients", str(path))
     assert outcome.exit_code == 2
     assert says in outcome.stderr
-
-
-def test_measured_neighbours_correct_predictions_when_asked_to(evaluate, tmp_path):
-    figures = []
-    for flags in ((), ("--neighbours",)):
-        outcome = evaluate("--predictions", str(tmp_path / "out.csv"), "--output", "json", *flags)
-        assert json.loads(outcome.stdout)["neighbours"] is bool(flags)
-        with (tmp_path / "out.csv").open(newline="") as file:
-            figures.append([row["predicted"] for row in csv.DictReader(file)])
-    plain, corrected = figures
-    assert plain[0] != corrected[0]
-    assert [bool(figure) for figure in plain] == [bool(figure) for figure in corrected]
 
 
 @pytest.mark.parametrize("path", ["/nowhere/figures.csv", "/nowhere\x00"])

@@ -10,6 +10,7 @@ from capplan.estimation.evaluation import (
     Novelty,
     error_statistics,
     error_tables,
+    families_to_split,
     figure_family,
     interval_coverage,
     novelty_of,
@@ -28,10 +29,13 @@ def compared(
     engine: str = "vllm",
     interval: tuple[float, float] | tuple[None, None] = (None, None),
     novelty: Novelty = Novelty.SEEN,
+    chosen_tensor_parallel: int | None = None,
 ) -> Comparison:
     return Comparison(
         row=row,
         family=family,
+        metric=Metric.TPOT,
+        concurrency=16,
         measured=measured,
         predicted=predicted,
         lower=interval[0],
@@ -43,6 +47,7 @@ def compared(
         provenance="analytic",
         novelty=novelty,
         bottleneck="compute",
+        chosen_tensor_parallel=chosen_tensor_parallel,
     )
 
 
@@ -112,9 +117,29 @@ def test_tables_split_families_and_then_tpot_only():
     }
     assert {name: s.rows for name, s in tables["TPOT by engine"].items()} == {"sglang": 1, "vllm": 4}
     assert tables["TPOT by novelty"]["gpu_unseen"].median_error == pytest.approx(0.3)
-    assert set(tables) == {"metric family"} | {
+    assert set(tables) == {"metric family", "layout chosen"} | {
         f"TPOT by {what}" for what in ("engine", "GPU", "model family", "precision", "provenance", "novelty")
     }
+
+
+def test_any_family_is_split_when_asked_for():
+    ttft = [compared(10, 20, family=FigureFamily.TTFT, engine=engine) for engine in ("atom", "vllm", "vllm")]
+    tables = {table.title: table.strata for table in error_tables([*ROWS, *ttft], (FigureFamily.TTFT,))}
+    assert {name: s.rows for name, s in tables["TTFT by engine"].items()} == {"atom": 1, "vllm": 2}
+    assert "TPOT by engine" not in tables
+
+
+def test_families_of_fewer_than_twenty_rows_are_not_split_but_tpot_is():
+    batch = [compared(10, 11, family=FigureFamily.BATCH)] * 20
+    ttft = [compared(10, 11, family=FigureFamily.TTFT)] * 19
+    assert families_to_split([*batch, *ttft]) == (FigureFamily.TPOT, FigureFamily.BATCH)
+
+
+def test_rows_in_a_chosen_layout_have_errors_of_their_own_by_its_size():
+    rows = [compared(10, 8, chosen_tensor_parallel=size) for size in (16, 2, 2)]
+    layouts = next(table for table in error_tables([*ROWS, *rows]) if table.title == "layout chosen").strata
+    assert [(name, s.rows) for name, s in layouts.items()] == [("tensor parallel 2", 2), ("tensor parallel 16", 1)]
+    assert layouts["tensor parallel 2"].median_ratio == pytest.approx(0.8)
 
 
 def test_coverage_counts_rows_with_an_interval_ends_included():

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 from capplan.catalog.evaluation_file import EvaluationFile, EvaluationRow, PublishedNames
+from capplan.catalog.layout_search import best, is_searched, layouts
 from capplan.catalog.snapshot import CatalogSnapshot
 from capplan.errors import InvalidInputError
 from capplan.estimation.coefficients import Coefficients
@@ -16,6 +17,26 @@ from capplan.estimation.measurement import Measurement
 from capplan.estimation.observation import Observation, observe
 from capplan.estimation.prediction import Prediction, predict_rows
 from capplan.modeling.costs import ModelCosts, model_costs
+
+
+@dataclass(frozen=True, slots=True)
+class ChosenLayout:
+    """The best of the layouts that a row of unknown tensor parallelism can have run in.
+
+    Attributes:
+        tensor_parallel: its tensor parallelism.
+        replicas: its replicas.
+        tried: layouts it is the best of.
+    """
+
+    tensor_parallel: int
+    replicas: int
+    tried: int
+
+    @property
+    def note(self) -> str:
+        """The layout in words."""
+        return f"layout chosen: tensor parallel {self.tensor_parallel}, replicas {self.replicas}, of {self.tried} tried"
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +50,8 @@ class RowOutcome:
         upper: upper end.
         provenance: where the prediction comes from; empty without one.
         bottleneck: what the step is limited by; empty without a prediction.
+        layout: the layout that was chosen for a row that states none; ``None`` where it is stated or nothing is
+            predicted.
         reason: why there is no prediction, empty with one.
     """
 
@@ -38,6 +61,7 @@ class RowOutcome:
     upper: float | None = None
     provenance: str = ""
     bottleneck: str = ""
+    layout: ChosenLayout | None = None
     reason: str = ""
 
 
@@ -82,12 +106,7 @@ class Evaluation:
 
 
 def evaluate_file(
-    file: EvaluationFile,
-    snapshot: CatalogSnapshot,
-    fitted: Coefficients,
-    known: Sequence[Measurement],
-    *,
-    neighbours: bool = False,
+    file: EvaluationFile, snapshot: CatalogSnapshot, fitted: Coefficients, known: Sequence[Measurement]
 ) -> Evaluation:
     """Predicts every row of a file.
 
@@ -96,27 +115,27 @@ def evaluate_file(
         snapshot: the catalogue its names were resolved in.
         fitted: coefficients of the step model.
         known: the catalogue's measurements: devices and models that are in none of them are new.
-        neighbours: whether these measurements correct the predictions.
     """
     placing = _Placing(snapshot)
-    placed = [placing.place(row.measurement) if row.measurement is not None else row.fault for row in file.rows]
-    observations = [place for place in placed if isinstance(place, Observation)]
-    around = [place for row in known if isinstance(place := placing.place(row), Observation)] if neighbours else []
-    predictions = iter(predict_rows(observations, fitted, around))
+    placed = [placing.ways(row.measurement) if row.measurement is not None else row.fault for row in file.rows]
+    ways = [way for place in placed if not isinstance(place, str) for way in place]
+    predictions = iter(predict_rows(ways, fitted))
     skus, models = {row.sku for row in known}, {row.model for row in known}
     outcomes, comparisons = [], []
     for row, place in zip(file.rows, placed, strict=True):
         if isinstance(place, str):
             outcomes.append(RowOutcome(row, reason=place))
             continue
-        outcome = _outcome(row, next(predictions))
+        outcome = _outcome(row, place, list(islice(predictions, len(place))))
         outcomes.append(outcome)
         if outcome.predicted is not None and row.measured is not None:
-            m = place.measurement
+            m = place[0].measurement
             comparisons.append(
                 Comparison(
                     row=row.line,
-                    family=figure_family(place.load, place.metric),
+                    family=figure_family(place[0].load, place[0].metric),
+                    metric=place[0].metric,
+                    concurrency=m.load_value,
                     measured=row.measured,
                     predicted=outcome.predicted,
                     lower=outcome.lower,
@@ -128,19 +147,27 @@ def evaluate_file(
                     provenance=outcome.provenance,
                     novelty=novelty_of(m.sku in skus, m.model in models),
                     bottleneck=outcome.bottleneck,
+                    chosen_tensor_parallel=None if outcome.layout is None else outcome.layout.tensor_parallel,
                 )
             )
     return Evaluation(file, tuple(outcomes), tuple(comparisons), _name_uses(file))
 
 
-def _outcome(row: EvaluationRow, prediction: Prediction) -> RowOutcome:
-    if not (math.isfinite(prediction.value) and prediction.value > 0.0):
+def _outcome(row: EvaluationRow, ways: Sequence[Observation], predictions: Sequence[Prediction]) -> RowOutcome:
+    """The best of a row's predictions; there is more than one only where its layout was searched for."""
+    position = best([prediction.value for prediction in predictions], ways[0].metric)
+    if position is None:
         return RowOutcome(row, reason="the step model gives no finite figure")
+    prediction, way = predictions[position], ways[position]
+    layout = None
+    if row.measurement is not None and row.measurement.tensor_parallel is None:
+        layout = ChosenLayout(way.replica.parallelism.tensor_parallel, int(way.replicas), len(ways))
     return RowOutcome(
         row,
         predicted=prediction.value / row.unit,
         provenance=prediction.provenance.value,
         bottleneck=prediction.bottleneck,
+        layout=layout,
     )
 
 
@@ -149,7 +176,8 @@ def added_cells(outcome: RowOutcome) -> tuple[str, ...]:
     numbers = (outcome.predicted, outcome.lower, outcome.upper)
     # Ten digits: more than any estimate carries, and what is read back rounds to the same figure everywhere.
     written = ("" if value is None else f"{value:.10g}" for value in numbers)
-    return (*written, outcome.provenance, outcome.bottleneck, outcome.reason)
+    layout = "" if outcome.layout is None else outcome.layout.note
+    return (*written, outcome.provenance, outcome.bottleneck, layout, outcome.reason)
 
 
 class _Placing:
@@ -159,7 +187,14 @@ class _Placing:
         self._snapshot = snapshot
         self._costs: dict[tuple[str, str, str], ModelCosts] = {}
 
-    def place(self, measurement: Measurement) -> Observation | str:
+    def ways(self, measurement: Measurement) -> tuple[Observation, ...] | str:
+        """The ways a measurement can have run: one, or every layout where it states none; or why there are none."""
+        if is_searched(measurement):
+            return layouts(measurement, self._place)
+        place = self._place(measurement)
+        return place if isinstance(place, str) else (place,)
+
+    def _place(self, measurement: Measurement) -> Observation | str:
         key = (measurement.model, measurement.weights, measurement.kv_cache)
         try:
             if key not in self._costs:

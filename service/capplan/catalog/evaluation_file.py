@@ -28,7 +28,15 @@ from capplan.catalog.measurements import to_measurement
 from capplan.catalog.snapshot import CatalogSnapshot
 from capplan.estimation.measurement import Measurement
 
-ADDED_COLUMNS: Final = ("predicted", "lower", "upper", "provenance", "bottleneck", "not_predicted_reason")
+ADDED_COLUMNS: Final = (
+    "predicted",
+    "lower",
+    "upper",
+    "provenance",
+    "bottleneck",
+    "layout_chosen",
+    "not_predicted_reason",
+)
 """Columns that a table of predictions has beside those of its input."""
 
 _REQUIRED: Final = ("model", "gpu", "load_kind", "metric")

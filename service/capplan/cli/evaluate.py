@@ -47,12 +47,6 @@ def throughput(
             help="Calibration file, as `calibrate --output-file` writes. Default: the catalogue's.",
         ),
     ] = None,
-    neighbours: Annotated[
-        bool,
-        typer.Option(
-            "--neighbours", help="Let the database's measurements correct predictions; never a figure itself."
-        ),
-    ] = False,
     predictions: Annotated[
         str | None,
         typer.Option("--predictions", metavar="OUT.csv", help="Write every row of FILE there, with its prediction."),
@@ -89,15 +83,14 @@ def throughput(
         known = load_measurements(session)
     fitted, origin = _in_force(given, snapshot)
     table = read_evaluation_file(content, snapshot, {row.engine for row in known})
-    evaluation = evaluate_file(table, snapshot, fitted, known, neighbours=neighbours)
+    evaluation = evaluate_file(table, snapshot, fitted, known)
     if predictions is not None:
         _write_predictions(predictions, evaluation)
     if output is flags.OutputFormat.JSON:
-        basis = {"catalog_revision": snapshot.revision, "coefficients": origin, "neighbours": neighbours}
+        basis = {"catalog_revision": snapshot.revision, "coefficients": origin}
         views.print_json_evaluation(evaluation, basis)
     else:
-        basis_text = f"coefficients: {origin}{', corrected by measured neighbours' if neighbours else ''}"
-        views.print_evaluation(open_console(), evaluation, basis_text, verbose=verbose)
+        views.print_evaluation(open_console(), evaluation, f"coefficients: {origin}", verbose=verbose)
 
 
 def _in_force(given: Coefficients | None, snapshot: CatalogSnapshot) -> tuple[Coefficients, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -25,6 +26,20 @@ class FigureFamily(StrEnum):
     OFFLINE = "offline_maximum"
     BATCH = "batch"
     TOTAL_RATE = "total_rate"
+
+    @property
+    def label(self) -> str:
+        """The family in words."""
+        return _LABELS.get(self, self.value.replace("_", " "))
+
+
+_LABELS: Final[Mapping[FigureFamily, str]] = MappingProxyType(
+    {
+        FigureFamily.TPOT: "TPOT",
+        FigureFamily.TTFT: "TTFT",
+        FigureFamily.OUTPUT_RATE: "output rate",
+    }
+)
 
 
 def figure_family(load: Load, metric: Metric) -> FigureFamily:
@@ -63,6 +78,9 @@ class Comparison:
     Attributes:
         row: the row's number in its file, to find it again.
         family: what kind of figure it is.
+        metric: what was measured.
+        concurrency: requests in flight, or the size of the batch, over the whole deployment; ``None`` for an offline
+            maximum.
         measured: positive, in the metric's unit.
         predicted: positive, in the same unit.
         lower: lower end of the 90 % interval; ``None`` without one.
@@ -74,10 +92,13 @@ class Comparison:
         provenance: where the prediction comes from.
         novelty: what is new about it.
         bottleneck: what the step is limited by.
+        chosen_tensor_parallel: tensor parallelism of the best layout, where the measured one is not stated.
     """
 
     row: int
     family: FigureFamily
+    metric: Metric
+    concurrency: float | None
     measured: float
     predicted: float
     lower: float | None
@@ -89,6 +110,7 @@ class Comparison:
     provenance: str
     novelty: Novelty
     bottleneck: str
+    chosen_tensor_parallel: int | None = None
 
     @property
     def ratio(self) -> float:
@@ -152,15 +174,22 @@ class ErrorTable:
     """Error statistics by the values of one property.
 
     Attributes:
-        title: what it splits, and by what.
-        strata: statistics by value; metric families in their order, anything else by name.
+        family: the metric family that is split; ``None`` for tables over all of them.
+        property_name: what it is split by.
+        strata: statistics by value; metric families in their order, layouts by size, anything else by name.
     """
 
-    title: str
+    family: FigureFamily | None
+    property_name: str
     strata: Mapping[str, ErrorStatistics]
 
+    @property
+    def title(self) -> str:
+        """What it splits, and by what."""
+        return self.property_name if self.family is None else f"{self.family.label} by {self.property_name}"
 
-_TPOT_SPLITS: Final[Mapping[str, Callable[[Comparison], str]]] = MappingProxyType(
+
+_SPLITS: Final[Mapping[str, Callable[[Comparison], str]]] = MappingProxyType(
     {
         "engine": lambda comparison: comparison.engine,
         "GPU": lambda comparison: comparison.group[2],
@@ -171,19 +200,45 @@ _TPOT_SPLITS: Final[Mapping[str, Callable[[Comparison], str]]] = MappingProxyTyp
     }
 )
 
+_LEAST_SPLIT_ROWS: Final = 20
 
-def error_tables(comparisons: Sequence[Comparison]) -> tuple[ErrorTable, ...]:
-    """Errors by metric family, then those of TPOT under concurrency by everything that may explain them."""
+
+def families_to_split(comparisons: Iterable[Comparison]) -> tuple[FigureFamily, ...]:
+    """TPOT, and every family with at least twenty comparisons: parts of fewer would say nothing."""
+    rows = Counter(comparison.family for comparison in comparisons)
+    return tuple(f for f in FigureFamily if f is FigureFamily.TPOT or rows[f] >= _LEAST_SPLIT_ROWS)
+
+
+def error_tables(
+    comparisons: Sequence[Comparison], split: Iterable[FigureFamily] = (FigureFamily.TPOT,)
+) -> tuple[ErrorTable, ...]:
+    """Errors by metric family and by chosen layout, then those of some families by everything that may explain them.
+
+    Args:
+        comparisons: what to take errors of.
+        split: families to split.
+    """
     by_family = {
         family.value: error_statistics(chosen)
         for family in FigureFamily
         if (chosen := [comparison for comparison in comparisons if comparison.family is family])
     }
-    tpot = [comparison for comparison in comparisons if comparison.family is FigureFamily.TPOT]
-    return (
-        ErrorTable("metric family", MappingProxyType(by_family)),
-        *(ErrorTable(f"TPOT by {name}", _split(tpot, value_of)) for name, value_of in _TPOT_SPLITS.items()),
-    )
+    tables = [
+        ErrorTable(None, "metric family", MappingProxyType(by_family)),
+        ErrorTable(None, "layout chosen", _by_chosen_layout(comparisons)),
+    ]
+    for family in split:
+        rows = [comparison for comparison in comparisons if comparison.family is family]
+        tables += [ErrorTable(family, name, _split(rows, value_of)) for name, value_of in _SPLITS.items()]
+    return tuple(tables)
+
+
+def _by_chosen_layout(comparisons: Iterable[Comparison]) -> Mapping[str, ErrorStatistics]:
+    sizes: dict[int, list[Comparison]] = {}
+    for comparison in comparisons:
+        if comparison.chosen_tensor_parallel is not None:
+            sizes.setdefault(comparison.chosen_tensor_parallel, []).append(comparison)
+    return MappingProxyType({f"tensor parallel {size}": error_statistics(sizes[size]) for size in sorted(sizes)})
 
 
 def _split(comparisons: Iterable[Comparison], value_of: Callable[[Comparison], str]) -> Mapping[str, ErrorStatistics]:

@@ -12,34 +12,39 @@ from typing import TYPE_CHECKING, Any, Final
 from rich.console import Console
 
 from capplan.catalog.evaluation import reason_counts
+from capplan.catalog.names import fold_accelerator_name, fold_model_name
 from capplan.cli.output import new_table, print_bullets, print_heading
 from capplan.cli.views.figures import count, figure
-from capplan.estimation.evaluation import ErrorStatistics, error_tables, interval_coverage, worst
+from capplan.estimation.evaluation import ErrorStatistics, error_tables, families_to_split, interval_coverage, worst
 
 if TYPE_CHECKING:
-    from capplan.catalog.evaluation import Evaluation
+    from capplan.catalog.evaluation import Evaluation, NameUse
 
 _WORST: Final = 20
 _WORST_COLUMNS: Final = 23
 _FEW: Final = 20
 """Malformed rows, and reasons, that are read; JSON has all of them."""
 _STRATUM_COLUMNS: Final = 30
+_HEADINGS: Final = {
+    "metric family": "Errors by metric family",
+    "layout chosen": "Layout chosen where none is stated: errors of the best one",
+}
 
 
 def print_evaluation(console: Console, evaluation: Evaluation, basis: str, *, verbose: bool) -> None:
-    """Errors by stratum, coverage, the worst rows and what was not predicted.
+    """Errors by stratum, coverage, the worst rows, what was not predicted, and what names were taken for.
 
     Args:
         console: where to.
         evaluation: what to print.
-        basis: which coefficients and corrections it rests on.
-        verbose: whether to print what names were taken for.
+        basis: which coefficients it rests on.
+        verbose: whether to print every name, not only those that differ from the catalogue's.
     """
     outcomes = evaluation.outcomes
     predicted = sum(outcome.predicted is not None for outcome in outcomes)
     console.print(
         f"{count(len(outcomes))} rows, {count(predicted)} predicted, {count(len(evaluation.comparisons))} compared "
-        f"with a measured figure; {basis}"
+        f"with a measured figure; layout chosen: {count(_layouts_chosen(evaluation))} rows; {basis}"
     )
     console.print(
         "Errors are |predicted / measured - 1| in percent; by group: median over (source, model, GPU) of the mean "
@@ -47,7 +52,7 @@ def print_evaluation(console: Console, evaluation: Evaluation, basis: str, *, ve
     )
     for table in error_tables(evaluation.comparisons):
         if table.strata:
-            print_heading(console, f"Errors by {table.title}" if table.title == "metric family" else table.title)
+            print_heading(console, _HEADINGS.get(table.property_name, table.title))
             _print_errors(console, table.strata)
     _print_coverage(console, evaluation)
     _print_worst(console, evaluation)
@@ -55,6 +60,13 @@ def print_evaluation(console: Console, evaluation: Evaluation, basis: str, *, ve
     _print_malformed(console, evaluation)
     if verbose:
         _print_names(console, evaluation)
+    else:
+        _print_differing_names(console, evaluation)
+
+
+def _layouts_chosen(evaluation: Evaluation) -> int:
+    """Rows that state no tensor parallelism and were predicted in the best layout."""
+    return sum(outcome.layout is not None for outcome in evaluation.outcomes)
 
 
 def _print_errors(console: Console, strata: Mapping[str, ErrorStatistics]) -> None:
@@ -142,6 +154,46 @@ def _print_names(console: Console, evaluation: Evaluation) -> None:
     console.print(table)
 
 
+def _print_differing_names(console: Console, evaluation: Evaluation) -> None:
+    """Names that the catalogue does not have as they are written, with the formats of a model's rows."""
+    print_heading(console, "What names were taken for, where the catalogue's is another")
+    pairs = _differing_names(evaluation)
+    if not pairs:
+        console.print("every name is the catalogue's")
+    else:
+        table = new_table(console, "rows", "published", "taken for", right=("rows",))
+        for (published, taken), rows in pairs.items():
+            table.add_row(count(rows), published, taken)
+        console.print(table)
+    console.print("--verbose prints every name, and formats as published beside those they were taken for")
+
+
+def _differing_names(evaluation: Evaluation) -> Mapping[tuple[str, str], int]:
+    """Rows by (published, taken for) where the two are not one name to the catalogue."""
+    models, others = Counter[tuple[str, str]](), Counter[tuple[str, str]]()
+    formats: dict[tuple[str, str], Counter[str]] = {}
+    for use in evaluation.names:
+        words = use.published
+        model = (words.model, use.model)
+        # The publisher's name before the model's is left out by nearly everybody, and tells nothing apart.
+        if fold_model_name(words.model) not in (fold_model_name(use.model), fold_model_name(use.model.split("/")[-1])):
+            models[model] += use.rows
+            formats.setdefault(model, Counter())[_format(use)] += use.rows
+        if fold_accelerator_name(words.gpu) != fold_accelerator_name(use.sku):
+            others[words.gpu, use.sku] += use.rows
+        if words.engine.casefold() != use.engine:
+            others[words.engine, use.engine] += use.rows
+    shown = {
+        (published, f"{taken} ({', '.join(name for name, _ in formats[published, taken].most_common())})"): rows
+        for (published, taken), rows in models.most_common()
+    }
+    return shown | dict(others.most_common())
+
+
+def _format(use: NameUse) -> str:
+    return use.weights if use.kv_cache == "auto" else f"{use.weights} with {_cache(use.kv_cache)}"
+
+
 def _name_pairs(evaluation: Evaluation) -> Mapping[tuple[str, str], int]:
     """Rows by (published, taken for): models with their formats, then accelerators, then engines."""
     models, accelerators, engines = (Counter[tuple[str, str]]() for _ in range(3))
@@ -159,25 +211,31 @@ def _cache(precision: str) -> str:
 
 
 def print_json_evaluation(evaluation: Evaluation, basis: Mapping[str, Any]) -> None:
-    """The same for programs, with every malformed row, every reason and every name."""
-    outcomes = evaluation.outcomes
+    """The same for programs: every family with rows enough is split; all malformed rows, reasons and names."""
+    outcomes, comparisons = evaluation.outcomes, evaluation.comparisons
     answer = {
         "rows": len(outcomes),
         "predicted": sum(outcome.predicted is not None for outcome in outcomes),
-        "compared": len(evaluation.comparisons),
+        "compared": len(comparisons),
+        "layout_chosen": _layouts_chosen(evaluation),
         **basis,
         "tables": [
             {
                 "title": table.title,
                 "strata": [{"stratum": name} | asdict(statistics) for name, statistics in table.strata.items()],
             }
-            for table in error_tables(evaluation.comparisons)
+            for table in error_tables(comparisons, families_to_split(comparisons))
         ],
         "interval_coverage": [
             {"family": family.value} | asdict(covered) | {"share": covered.share}
-            for family, covered in interval_coverage(evaluation.comparisons).items()
+            for family, covered in interval_coverage(comparisons).items()
         ],
-        "worst": [asdict(row) | {"ratio": row.ratio} for row in worst(evaluation.comparisons, _WORST)],
+        "worst": [asdict(row) | {"ratio": row.ratio} for row in worst(comparisons, _WORST)],
+        "layouts": [
+            {"line": outcome.row.line} | asdict(outcome.layout) | {"note": outcome.layout.note}
+            for outcome in outcomes
+            if outcome.layout is not None
+        ],
         "not_predicted": [
             {"reason": reason, "rows": rows, "first_line": line}
             for reason, (rows, line) in reason_counts(evaluation).items()
