@@ -62,6 +62,10 @@ proto-publish: setup ## Make the contract as it is the one that must not be brok
 bench: setup ## Run the benchmarks, each of which prints what it measured.
 	@for script in tests/benchmarks/*.py; do echo "== $$script"; $(BIN)/python "$$script"; done
 
+.PHONY: plots
+plots: setup ## Draw how far the shipped calibration is from the shipped measurements, into docs/.
+	env -u CAPPLAN_DATABASE_URL $(BIN)/capplan evaluate throughput --plots docs > /dev/null
+
 .PHONY: lock
 lock: setup ## Lock the requirements again; UPGRADE=--upgrade takes the newest versions.
 	$(LOCK) $(UPGRADE) pyproject.toml --output-file requirements/runtime.txt

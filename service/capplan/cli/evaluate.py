@@ -37,8 +37,13 @@ def add_to(root: typer.Typer) -> None:
 @app.command("throughput")
 def throughput(
     file: Annotated[
-        str, typer.Argument(metavar="FILE", help="CSV, one figure a row, as `measurements import --format csv` reads.")
-    ],
+        str | None,
+        typer.Argument(
+            metavar="FILE",
+            help="CSV, one figure a row, as `measurements import --format csv` reads. Default: the database's own "
+            "measurements, which its calibration has seen.",
+        ),
+    ] = None,
     coefficients: Annotated[
         str | None,
         typer.Option(
@@ -51,8 +56,17 @@ def throughput(
         str | None,
         typer.Option("--predictions", metavar="OUT.csv", help="Write every row of FILE there, with its prediction."),
     ] = None,
+    plots: Annotated[
+        str | None,
+        typer.Option(
+            "--plots",
+            metavar="DIR",
+            help="Draw predicted against measured, and residuals by concurrency, as PNG files there. Needs "
+            r"capplan\[plots].",
+        ),
+    ] = None,
     verbose: Annotated[
-        bool, typer.Option("--verbose", "-v", help="Print what names and precisions were taken for.")
+        bool, typer.Option("--verbose", "-v", help="Print what every name and precision was taken for.")
     ] = False,
     output: flags.Output = flags.OutputFormat.TABLE,
     database_url: Annotated[
@@ -70,27 +84,48 @@ def throughput(
     A row without a value is predicted and compared with nothing; what cannot be predicted is listed by its reason.
     """
     from capplan.catalog.evaluation import evaluate_file
+    from capplan.catalog.evaluation_catalog import catalogue_file
     from capplan.catalog.evaluation_file import read_evaluation_file
     from capplan.catalog.measurements import load_measurements
     from capplan.catalog.snapshot import load_snapshot
+    from capplan.cli.evaluation_plots import require_plots, write_plots
     from capplan.cli.views import evaluation as views
     from capplan.database import session_scope
 
-    content = read_bytes(file)
+    if plots is not None:
+        require_plots()
+    content = None if file is None else read_bytes(file)
     given = None if coefficients is None else _read_coefficients(coefficients)
     with opened_catalog(database_url) as engine, session_scope(engine) as session:
         snapshot = load_snapshot(session)
         known = load_measurements(session)
     fitted, origin = _in_force(given, snapshot)
-    table = read_evaluation_file(content, snapshot, {row.engine for row in known})
+    if content is None:
+        table, rows = catalogue_file(known), "the database's measurements"
+        if given is None and snapshot.calibration is not None:
+            rows += ", which the calibration has seen"
+    else:
+        table, rows = read_evaluation_file(content, snapshot, {row.engine for row in known}), "the file"
     evaluation = evaluate_file(table, snapshot, fitted, known)
     if predictions is not None:
         _write_predictions(predictions, evaluation)
+    basis = f"rows of {rows}; coefficients: {origin}"
+    pictures = () if plots is None else write_plots(plots, evaluation.comparisons, basis)
     if output is flags.OutputFormat.JSON:
-        basis = {"catalog_revision": snapshot.revision, "coefficients": origin}
-        views.print_json_evaluation(evaluation, basis)
+        views.print_json_evaluation(
+            evaluation,
+            {
+                "catalog_revision": snapshot.revision,
+                "rows_of": rows,
+                "coefficients": origin,
+                "plots": [str(picture) for picture in pictures],
+            },
+        )
     else:
-        views.print_evaluation(open_console(), evaluation, f"coefficients: {origin}", verbose=verbose)
+        console = open_console()
+        views.print_evaluation(console, evaluation, basis, verbose=verbose)
+        for picture in pictures:
+            console.print(f"drawn: {picture}", soft_wrap=True)
 
 
 def _in_force(given: Coefficients | None, snapshot: CatalogSnapshot) -> tuple[Coefficients, str]:
