@@ -64,6 +64,10 @@ def test_both_pictures_are_png_files_in_a_directory_that_is_made(tmp_path):
     assert all(path.read_bytes().startswith(PNG) for path in written)
 
 
+def test_the_title_is_text_whatever_is_in_it(tmp_path):
+    assert write_plots(str(tmp_path), [ROW], r"coefficients: catalogue ($\frac{)")
+
+
 def test_nothing_compared_draws_nothing(tmp_path):
     assert write_plots(str(tmp_path / "pictures"), [], "made up") == ()
     assert not (tmp_path / "pictures").exists()

@@ -14,6 +14,7 @@ CHECKOUT = Path(__file__).resolve().parents[2]
 PROJECT = tomllib.loads((CHECKOUT / "pyproject.toml").read_text())
 RUNTIME = PROJECT["project"]["dependencies"]
 DEVELOPMENT = PROJECT["dependency-groups"]["dev"]
+EXTRAS = [requirement for extra in PROJECT["project"]["optional-dependencies"].values() for requirement in extra]
 
 
 def locked(name: str) -> dict[str, list[tuple[Requirement, str]]]:
@@ -42,7 +43,9 @@ def test_every_locked_requirement_is_pinned_and_hashed(name):
 
 
 @pytest.mark.parametrize(
-    ("name", "declared"), [("runtime.txt", RUNTIME), ("dev.txt", RUNTIME + DEVELOPMENT)], ids=["runtime", "dev"]
+    ("name", "declared"),
+    [("runtime.txt", RUNTIME), ("dev.txt", RUNTIME + DEVELOPMENT + EXTRAS)],
+    ids=["runtime", "dev"],
 )
 def test_a_lock_satisfies_what_the_project_declares(name, declared):
     pins = locked(name)
@@ -50,6 +53,11 @@ def test_a_lock_satisfies_what_the_project_declares(name, declared):
         for pin, _ in pins[canonicalize_name(requirement.name)]:
             version = next(iter(pin.specifier)).version
             assert requirement.specifier.contains(version), f"{pin} does not satisfy {requirement}"
+
+
+def test_what_is_optional_is_not_locked_for_running():
+    assert EXTRAS
+    assert not {canonicalize_name(Requirement(extra).name) for extra in EXTRAS} & locked("runtime.txt").keys()
 
 
 def test_development_runs_on_the_locked_runtime():

@@ -124,7 +124,7 @@ def _panels(title: str, draw: _Draw, rows: Sequence[Comparison]) -> Figure:
     width, height = _PANEL_INCHES
     figure = Figure(figsize=(max(across, 2) * width, down * height + 0.5), layout="constrained")
     FigureCanvasAgg(figure)  # no window, whatever the environment or a configuration file says
-    figure.suptitle(title)
+    figure.suptitle(title, parse_math=False)
     styles = _styles(rows)
     for place, family in enumerate(families, 1):
         axes = figure.add_subplot(down, across, place)
