@@ -7,10 +7,17 @@ import pytest
 from capplan.errors import InvalidInputError, UnsupportedModelError, UnsupportedPrecisionError
 from capplan.modeling.config_reader import read_config
 from capplan.modeling.costs import Component, ModelCosts, Shard, model_costs
-from capplan.modeling.precision import WEIGHT_PRECISIONS, accepted_weight_precisions, native_precision
+from capplan.modeling.facts import architecture_from_facts
+from capplan.modeling.precision import (
+    WEIGHT_PRECISIONS,
+    accepted_weight_precisions,
+    native_precision,
+    serving_precision,
+)
 from capplan.modeling.storage import STORAGE_FORMATS
 from tests.modeling import published
 from tests.modeling.published import BLOCK_FP8, Config
+from tests.modeling.report_counts import shipped_profiles
 
 
 def native(config: Config, quantization: Config | None = None) -> ModelCosts:
@@ -145,6 +152,41 @@ def test_kimi_int4_reads_regular_expressions() -> None:
     costs = native(published.KIMI_K2 | {"quantization_config": block})
     assert {g.component for g in costs.gemms if g.storage == "w4a16_g32"} == {Component.ROUTED_EXPERT}
     assert costs.weight_bytes / 1e9 == pytest.approx(594.2, abs=0.3)
+
+
+def test_the_shipped_kimi_k2_thinking_is_int4_on_its_routed_experts() -> None:
+    # 594.2 GB of files (huggingface.co/moonshotai/Kimi-K2-Thinking): 384 experts in 60 layers in 4.5 bits a weight.
+    facts = next(p["facts"] for p in shipped_profiles() if p["name"] == "moonshotai/Kimi-K2-Thinking")
+    costs = model_costs(architecture_from_facts(facts))
+    experts = 60 * 384 * 3 * 7168 * 2048
+    assert costs.weight_precision == "int4"
+    assert costs.weight_bytes == experts * 45 // 80 + 2 * (1_026_408_209_408 - experts) + 4 * 60 * 384
+    assert round(costs.weight_bytes / 1e9, 1) == 594.2
+
+
+def test_a_checkpoint_stored_in_fp32_is_served_in_16_bit_and_says_so() -> None:
+    architecture = read_config(published.LLAMA_3_1_8B | {"torch_dtype": "float32"})
+    served, kept = model_costs(architecture), model_costs(architecture, "fp32")
+    assert serving_precision(architecture) == "bf16"
+    assert native_precision(architecture) == "fp32"
+    assert (served.weight_bytes, served.kv_precision) == (2 * 8_030_261_248, "bf16")
+    assert (kept.weight_bytes, kept.kv_precision) == (4 * 8_030_261_248, "fp32")
+    (said,) = set(served.assumptions) - set(kept.assumptions)
+    assert "stored in fp32 and taken in bf16" in said
+    assert model_costs(architecture, "bf16").assumptions == kept.assumptions
+
+
+@pytest.mark.parametrize("config", [published.LLAMA_3_1_8B, published.GPT_OSS_20B], ids=["16 bit", "mxfp4"])
+def test_any_other_checkpoint_is_served_as_it_is_stored(config: Config) -> None:
+    architecture = read_config(config)
+    assert serving_precision(architecture) == native_precision(architecture)
+    assert model_costs(architecture) == model_costs(architecture, native_precision(architecture))
+
+
+def test_a_name_that_says_a_format_no_block_states_is_said() -> None:
+    named = read_config(published.LLAMA_3_1_8B, name="me/Llama-3.1-8B-NVFP4")
+    assert any("named NVFP4, but no quantisation block" in sentence for sentence in named.assumptions)
+    assert not any("named" in sentence for sentence in read_config(published.LLAMA_3_1_8B, name="me/Llama").assumptions)
 
 
 def test_kimi_k3_weighs_what_its_index_says() -> None:

@@ -95,6 +95,13 @@ def test_mxfp4_dense_layers_keep_their_groups_whole() -> None:
     assert codes(costs_of(config), 4) == {ShardingFaultCode.SCALE_GROUP_WIDTH}
 
 
+def test_whisper_is_told_of_its_cross_attention_and_of_nothing_recurrent() -> None:
+    faults = tensor_parallel_faults(costs_of(published.WHISPER_LARGE_V3), 8)
+    sentences = [fault.sentence for fault in faults]
+    assert "20 cross-attention heads do not divide over 8 ranks" in sentences
+    assert not any("recurrent" in sentence for sentence in sentences)
+
+
 def test_whisper_large_has_20_heads() -> None:
     costs = costs_of(published.WHISPER_LARGE_V3)
     assert ShardingFaultCode.HEADS_NOT_DIVISIBLE in codes(costs, 8)

@@ -126,14 +126,14 @@ def state_costs(architecture: ModelArchitecture, kv_precision: str) -> tuple[Sta
             elif isinstance(mixer, SoftmaxAttention) and mixer.cross_tokens:
                 elements = mixer.cross_tokens * mixer.kv_heads * (mixer.head_dim + mixer.value_head_dim)
                 flop = mixer.cross_tokens * mixer.flop_per_context_token
-                unit = StateCost(1, elements * CACHE_ELEMENT_BYTES[kv_precision], mixer.kv_heads, flop)
+                unit = StateCost(1, elements * CACHE_ELEMENT_BYTES[kv_precision], mixer.kv_heads, flop, True)
             else:
                 continue
-            known = found.get(unit, StateCost(0, 0, unit.shard_units, 0.0))
-            found[unit] = StateCost(
-                known.layers + run.count,
-                known.bytes_per_sequence + unit.bytes_per_sequence * run.count,
-                unit.shard_units,
-                known.flop_per_token + unit.flop_per_token * run.count,
+            known = found.get(unit, replace(unit, layers=0, bytes_per_sequence=0, flop_per_token=0.0))
+            found[unit] = replace(
+                known,
+                layers=known.layers + run.count,
+                bytes_per_sequence=known.bytes_per_sequence + unit.bytes_per_sequence * run.count,
+                flop_per_token=known.flop_per_token + unit.flop_per_token * run.count,
             )
     return tuple(found.values())

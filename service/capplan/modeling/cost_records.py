@@ -17,7 +17,7 @@ class GemmCost:
 
     Attributes:
         component: the part of the model.
-        storage: name of the storage format, a key of the storage-format table (e.g. ``bf16``, ``fp8_block``).
+        storage: storage format by the name devices know its kernels by (e.g. ``bf16``, ``fp8_block``).
         arithmetic: number format the format asks the tensor cores for (``bf16``, ``fp8`` ...); whether a device can
             is :mod:`capplan.hardware`'s to say.
         layers: in how many layers these maps occur (each costs a kernel launch).
@@ -81,19 +81,21 @@ class AttentionCost:
 
 @dataclass(frozen=True, slots=True)
 class StateCost:
-    """All recurrent layers that keep state alike (Mamba, gated delta net, short convolution ...).
+    """All recurrent layers that keep state alike (Mamba, gated delta net ...), or cross-attention layers of one shape.
 
     Attributes:
         layers: how many.
         bytes_per_sequence: state of one sequence over these layers, unsharded.
         shard_units: heads or channels groups the state splits by.
         flop_per_token: recurrence FLOP per token over these layers (projections are in the GEMMs).
+        cross_attention: the state is the keys and values of another input, which a request holds whole.
     """
 
     layers: int
     bytes_per_sequence: int
     shard_units: int
     flop_per_token: float
+    cross_attention: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ published checkpoints of that format follow is applied, and named in an assumpti
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from capplan.errors import UnsupportedPrecisionError
 from capplan.modeling.architecture import LayerRange, ModelArchitecture
@@ -146,6 +146,24 @@ def native_precision(architecture: ModelArchitecture) -> str:
     return architecture.quantization.precision if architecture.quantization is not None else architecture.dtype
 
 
+def serving_precision(architecture: ModelArchitecture) -> str:
+    """The weight precision engines load the checkpoint in when nobody asks for one.
+
+    As published, but 16 bit for a checkpoint stored in fp32: vLLM (``ModelConfig``, dtype ``auto``), SGLang and
+    TensorRT-LLM cast those. Which of the two 16-bit formats it is changes no byte.
+    """
+    native = native_precision(architecture)
+    return "bf16" if native == "fp32" else native
+
+
+def _served_sentence(architecture: ModelArchitecture) -> str:
+    native, served = native_precision(architecture), serving_precision(architecture)
+    return (
+        f"the checkpoint is stored in {native} and taken in {served}, as vLLM, SGLang and TensorRT-LLM load it unless "
+        f"told otherwise; ask for {native} to keep it"
+    )
+
+
 def accepted_weight_precisions(architecture: ModelArchitecture) -> tuple[str, ...]:
     """Every weight precision this model may be deployed in."""
     native = architecture.quantization
@@ -170,6 +188,14 @@ def sizable_weight_precisions(architecture: ModelArchitecture) -> tuple[str, ...
 
 def _has_gguf_layout(architecture: ModelArchitecture) -> bool:
     return architecture.family in GGUF_FAMILIES and architecture.quantization is None
+
+
+def resolve_default_weights(architecture: ModelArchitecture) -> WeightPlan:
+    """The storage plan for what engines load by default, with a sentence where that is not what is stored."""
+    plan = resolve_weights(architecture, serving_precision(architecture))
+    if plan.precision == native_precision(architecture):
+        return plan
+    return replace(plan, assumptions=(*plan.assumptions, _served_sentence(architecture)))
 
 
 def resolve_weights(architecture: ModelArchitecture, weights: str) -> WeightPlan:

@@ -74,7 +74,8 @@ def _head_faults(costs: ModelCosts, ranks: int) -> list[ShardingFault]:
             faults.append(ShardingFault(ShardingFaultCode.KV_HEADS_NOT_DIVISIBLE, sentence))
     for state in costs.states:
         if state.shard_units % ranks and ranks % state.shard_units:
-            sentence = f"{state.shard_units} recurrent heads do not divide over {ranks} ranks"
+            kind = "cross-attention" if state.cross_attention else "recurrent"
+            sentence = f"{state.shard_units} {kind} heads do not divide over {ranks} ranks"
             faults.append(ShardingFault(ShardingFaultCode.STATE_HEADS_NOT_DIVISIBLE, sentence))
     return faults
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
@@ -29,6 +30,10 @@ from capplan.modeling.config_reader.unexplained import refuse_unexplained
 from capplan.modeling.config_reader.view import CONFIG_FIELD, ConfigView, shown
 
 _MAX_TYPE_CHARACTERS = 128
+
+_QUANTISED_NAME = re.compile(
+    r"(?<![a-z0-9])(fp8|nvfp4|mxfp4|awq|gptq|int4|int8|w4a16|w8a8|bnb-4bit)(?![a-z0-9])", re.IGNORECASE
+)
 
 _STATE_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
 
@@ -169,6 +174,8 @@ def _assemble(root: ConfigView, text: ConfigView, parts: _Parts) -> ModelArchite
         notes.append("no class is stated under architectures: the plain model of the type is taken")
     if decoder.max_context_tokens is None:
         notes.append("no key states the longest context")
+    if scheme is None and (named := _QUANTISED_NAME.search(parts.name or "")):
+        notes.append(f"named {named[1]}, but no quantisation block says what of it is: taken as stored in 16 bit")
     notes += _absent_keys(root, text)
     notes += [note for note in scheme_notes if note not in notes]
     state_element_bytes = _state_element_bytes(text)
