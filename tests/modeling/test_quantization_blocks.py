@@ -156,3 +156,141 @@ def test_block_fp8_without_a_list_is_a_whole_recipe() -> None:
 def test_an_unknown_activation_scheme_is_refused() -> None:
     with pytest.raises(UnsupportedModelError, match="activation_scheme: 'statik' is not known"):
         assumptions({"quant_method": "fp8", "activation_scheme": "statik", "weight_block_size": None})
+
+
+GROUPS = [32, 64, 128, -1]
+
+
+def groups_of(map_inputs: int, group: int) -> int:
+    return 1 if group == -1 else map_inputs // group
+
+
+# Inputs, outputs and number in a layer of a Llama-3.1-8B's maps: q and o, k and v, gate and up, down.
+LLAMA_MAPS = ((4096, 4096, 2), (4096, 1024, 2), (4096, 14_336, 2), (14_336, 4096, 1))
+
+
+@pytest.mark.parametrize("group", GROUPS)
+@pytest.mark.parametrize(("method", "bits"), [("awq", 4), ("gptq", 4), ("gptq", 8), ("compressed-tensors", 4)], ids=str)
+def test_packed_integers_are_counted_tensor_by_tensor(method: str, bits: int, group: int) -> None:
+    # AutoAWQ and AutoGPTQ: qweight, scales in fp16, qzeros packed as the weights are; GPTQ's g_idx in int32.
+    # compressed-tensors: weight_packed and weight_scale.
+    packed = 0
+    for inputs, outputs, copies in LLAMA_MAPS:
+        scales = groups_of(inputs, group) * outputs
+        zeros = 0 if method == "compressed-tensors" else scales * bits // 8
+        indices = 4 * inputs if method == "gptq" else 0
+        packed += 32 * copies * (inputs * outputs * bits // 8 + 2 * scales + zeros + indices)
+    if method == "compressed-tensors":
+        strategy = {"strategy": "channel", "group_size": None} if group == -1 else {"group_size": group}
+        block = grouped(strategy, input_activations=None)
+    else:
+        own = {"zero_point": True} if method == "awq" else {"desc_act": False}
+        block = {"quant_method": method, "bits": bits, "group_size": group, **own}
+    others = 2 * (LLAMA_PARAMETERS - LLAMA_LINEAR_WEIGHTS)
+    assert weight_bytes(published.LLAMA_3_1_8B, block) == others + packed
+
+
+@pytest.mark.parametrize(
+    ("block", "field"),
+    [
+        (GPTQ | {"bits": 3}, "bits"),
+        (GPTQ | {"group_size": 96}, "group_size"),
+        (GPTQ | {"checkpoint_format": "marlin"}, "checkpoint_format"),
+        (GPTQ | {"is_marlin_format": True}, "is_marlin_format"),
+        (GPTQ | {"modules_in_block_to_quantize": [["self_attn.q_proj"]]}, "modules_in_block_to_quantize"),
+        (AWQ | {"bits": 8}, "bits"),
+        (AWQ | {"version": "gemv"}, "version"),
+        (published.BLOCK_FP8 | {"fmt": "e5m2"}, "fmt"),
+        (grouped({"scale_dtype": "torch.float32"}), "scale_dtype"),
+        (grouped({"zp_dtype": "torch.int8"}), "zp_dtype"),
+        (grouped(input_activations={"num_bits": 8, "type": "int", "dynamic": True}), "input_activations"),
+        (grouped(output_activations={"num_bits": 8}), "output_activations"),
+        (NVFP4 | {"quant_method": "awq"}, "quant_method"),
+        (NVFP4 | {"kv_cache_quant_algo": "NVFP4"}, "kv_cache_quant_algo"),
+        (COMPRESSED | {"kv_cache_scheme": {"num_bits": 4, "type": "int"}}, "kv_cache_scheme"),
+        (GPTQ | {"kv_cache_scheme": {"num_bits": 4, "type": "int"}}, "kv_cache_scheme"),
+        ({"quant_method": "mxfp4", "dequantize": True}, "dequantize"),
+    ],
+)
+def test_what_changes_a_layout_is_refused_by_its_key(block: Config, field: str) -> None:
+    with pytest.raises(UnsupportedModelError) as caught:
+        read_config(published.LLAMA_3_1_8B | {"quantization_config": block})
+    assert caught.value.violations[0].field.endswith(field)
+
+
+@pytest.mark.parametrize("block", [COMPRESSED, GPTQ, AWQ, NVFP4, BNB_4BIT, BNB_8BIT, *OTHER_BLOCKS], ids=str)
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("outlier_channels", 64),
+        ("sparsity", True),
+        ("modules_not_to_convert", ["x"]),
+        ("mode", "y"),
+        ("extra", {"a": 1}),
+    ],
+)
+def test_an_invented_key_of_a_block_is_refused_by_name(block: Config, key: str, value: object) -> None:
+    with pytest.raises(UnsupportedModelError, match=f"quantization_config.{key}: not understood"):
+        read_config(published.LLAMA_3_1_8B | {"quantization_config": block | {key: value}})
+
+
+def test_what_tools_write_of_calibration_and_kernels_passes() -> None:
+    # As AutoGPTQ writes it through the transformers library.
+    block = GPTQ | {
+        "batch_size": 1,
+        "cache_block_outputs": True,
+        "damp_percent": 0.01,
+        "exllama_config": {"version": 1},
+        "sym": True,
+        "true_sequential": True,
+        "use_exllama": True,
+    }
+    assert weight_bytes(published.LLAMA_3_1_8B, block) == weight_bytes(published.LLAMA_3_1_8B, GPTQ)
+
+
+@pytest.mark.parametrize(
+    "hint", [{"kv_cache_scheme": {"num_bits": 8, "type": "float"}}, {"kv_cache_quant_algo": "FP8"}]
+)
+@pytest.mark.parametrize("block", [COMPRESSED, GPTQ, AWQ, NVFP4, BNB_4BIT, *OTHER_BLOCKS], ids=str)
+def test_a_kv_cache_hint_is_honoured_in_every_block(block: Config, hint: Config) -> None:
+    architecture = read_config(published.LLAMA_3_1_8B | {"quantization_config": block | hint})
+    assert model_costs(architecture, native_precision(architecture)).kv_precision == "fp8"
+
+
+def test_a_block_and_a_separate_file_must_agree() -> None:
+    config = published.LLAMA_3_1_8B | {"quantization_config": NVFP4}
+    same = {"quant_algo": "NVFP4", "group_size": 16, "exclude_modules": ["lm_head"]}
+    assert read_config(config, quantization={"quantization": same}) == read_config(config)
+    for other in (
+        {"quant_algo": "FP8", "exclude_modules": ["lm_head"]},
+        same | {"exclude_modules": ["lm_head", "model.layers.0.mlp*"]},
+    ):
+        with pytest.raises(UnsupportedModelError, match=r"quantization_config: .*hf_quant_config_json.* must agree"):
+            read_config(config, quantization={"quantization": other})
+    with pytest.raises(UnsupportedModelError, match="invented: not understood"):
+        read_config(config, quantization={"quantization": same | {"invented": 7}})
+
+
+def test_two_blocks_that_differ_are_refused_naming_both() -> None:
+    text = published.KIMI_K3["text_config"]
+    block = grouped(input_activations=None)
+    twice = published.KIMI_K3 | {"text_config": text | {"quantization_config": block}}
+    assert read_config(twice | {"quantization_config": block}).quantization == read_config(twice).quantization
+    with pytest.raises(
+        UnsupportedModelError, match=r"text_config\.quantization_config: differs from .*quantization_con"
+    ):
+        read_config(twice | {"quantization_config": grouped({"group_size": 32}, input_activations=None)})
+
+
+def test_nvfp4_weights_alone_store_no_scale_of_activations() -> None:
+    numbers = {"num_bits": 4, "type": "float", "group_size": 16}
+    group = {"targets": ["Linear"], "weights": numbers}
+    both, alone, unsaid = (
+        {"quant_method": "modelopt", "config_groups": {"group_0": group | more}, "ignore": ["lm_head"]}
+        for more in ({"input_activations": {**numbers, "dynamic": False}}, {"input_activations": None}, {})
+    )
+    # One fp32 scale fewer for each of 32 x 7 maps.
+    difference = weight_bytes(published.LLAMA_3_1_8B, both) - weight_bytes(published.LLAMA_3_1_8B, alone)
+    assert difference == 32 * 7 * 4
+    assert weight_bytes(published.LLAMA_3_1_8B, unsaid) == weight_bytes(published.LLAMA_3_1_8B, both)
+    assert any("taken as: input_activations in nvfp4 too" in sentence for sentence in assumptions(unsaid))
