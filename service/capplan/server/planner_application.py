@@ -106,7 +106,7 @@ class PlannerApplication:
 
 
 def _model_costs(architecture: ModelArchitecture, precision: model_pb2.Precision) -> ModelCosts:
-    return model_costs(architecture, precision.weights or native_precision(architecture), precision.kv_cache or "auto")
+    return model_costs(architecture, precision.weights or None, precision.kv_cache or "auto")
 
 
 @contextmanager
