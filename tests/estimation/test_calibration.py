@@ -10,10 +10,9 @@ import pytest
 from capplan.estimation.calibration import calibrate
 from capplan.estimation.coefficients import UNFITTED, Coefficients, deviation_key
 from capplan.estimation.estimate import Provenance, provenance_of
-from capplan.estimation.neighbours import Neighbourhood
 from capplan.estimation.observation import batches, measured, observe, predict, settle
 from tests.estimation.measurements import MODELS, as_if, measurement, observed
-from tests.hardware.devices import A100, B200, H100
+from tests.hardware.devices import B200, H100
 
 TRUTH = Coefficients(
     values={
@@ -103,36 +102,3 @@ def test_requests_beyond_the_pool_queue() -> None:
     tpot_few, tpot_many, ttft_few, ttft_many = predict(groups, 4, UNFITTED)
     assert tpot_many == pytest.approx(tpot_few, rel=0.01)
     assert ttft_many > 3 * ttft_few
-
-
-class TestNeighbours:
-    def test_a_row_itself_is_at_no_distance_and_pulls_towards_its_value(self) -> None:
-        row = observed(measurement(value=2.0))
-        near = Neighbourhood([row], np.array([0.5])).correct([row])
-        assert near.distance[0] == 0.0
-        # one neighbour of weight 1 against a caution of 0.7
-        assert near.log_factor[0] == pytest.approx(-0.5 / 1.7)
-
-    def test_far_rows_hardly_pull(self) -> None:
-        row = observed(measurement())
-        other = observed(measurement(accelerator=A100, concurrency=4_000.0), A100)
-        far = Neighbourhood([other], np.array([0.5])).correct([row])
-        assert abs(far.log_factor[0]) < 0.02
-        assert far.distance[0] > 2.0
-
-    def test_other_figures_do_not_pull(self) -> None:
-        row = observed(measurement())
-        ttft = observed(measurement(metric="ttft_ms"))
-        assert Neighbourhood([ttft], np.array([0.5])).correct([row]).log_factor[0] == 0.0
-
-    def test_own_rows_outweigh_shipped_ones(self) -> None:
-        row = observed(measurement())
-        shipped, own = observed(measurement()), observed(measurement(own=True))
-        pull = Neighbourhood([shipped, own], np.array([0.5, -0.5])).correct([row]).log_factor[0]
-        assert pull > 0  # the own row says the prediction is too low
-
-    def test_excluded_rows_are_not_asked(self) -> None:
-        row = observed(measurement())
-        none = Neighbourhood([row], np.array([0.5])).correct([row], np.array([[True]]))
-        assert none.log_factor[0] == 0.0
-        assert np.isinf(none.distance[0])

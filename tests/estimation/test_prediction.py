@@ -1,4 +1,4 @@
-"""Predictions of measured rows: the step model's figures, corrected by neighbours but never by the figure itself."""
+"""Predictions of measured rows: the step model's figures, where they come from and what limits them."""
 
 from __future__ import annotations
 
@@ -47,18 +47,6 @@ def test_a_fit_that_saw_generation_and_engine_makes_it_calibrated():
     seen = Coefficients(generations=frozenset({H100.architecture}), engines=frozenset({"vllm"}))
     rows = [observed(measurement()), observed(measurement(accelerator=A100), A100)]
     assert [p.provenance for p in predict_rows(rows, seen)] == [Provenance.CALIBRATED, Provenance.ANALYTIC]
-
-
-def test_a_neighbour_pulls_and_the_figure_itself_does_not():
-    row = observed(measurement(concurrency=16.0, value=3.0))
-    (plain,) = predict_rows([row], UNFITTED)
-    near = observed(measurement(concurrency=17.0, value=2.0 * plain.value))
-    (pulled,) = predict_rows([row], UNFITTED, [near])
-    # The neighbour says the model is too low by about two; half belief is left for the model.
-    assert 1.2 * plain.value < pulled.value < 2.0 * plain.value
-    renamed = replace(row, measurement=replace(row.measurement, model="another name", key="another key"))
-    (itself,) = predict_rows([row], UNFITTED, [renamed])
-    assert itself.value == pytest.approx(plain.value)
 
 
 def test_nothing_to_predict_is_nothing():

@@ -5,13 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
-from numpy.typing import NDArray
-
 from capplan.estimation.coefficients import Coefficients
 from capplan.estimation.estimate import Provenance, estimate_replicas, provenance_of
-from capplan.estimation.neighbours import Neighbourhood
-from capplan.estimation.observation import Observation, batches, measured, predict, settle
+from capplan.estimation.observation import Observation, batches, predict, settle
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,50 +25,21 @@ class Prediction:
     bottleneck: str
 
 
-def predict_rows(
-    observations: Sequence[Observation], fitted: Coefficients, neighbours: Sequence[Observation] = ()
-) -> tuple[Prediction, ...]:
+def predict_rows(observations: Sequence[Observation], fitted: Coefficients) -> tuple[Prediction, ...]:
     """Predicts observations, in their order.
 
     Args:
         observations: what to predict; the measured values play no part.
         fitted: coefficients of the step model.
-        neighbours: measurements that may correct the predictions. One that could be the predicted figure itself, by its
-            device, widths, lengths, load, metric and value, is not asked about it, be it under another name of the
-            model.
     """
-    values = _figures(observations, fitted)
-    if neighbours:
-        residuals = np.log(_figures(neighbours, fitted) / measured(neighbours))
-        around = Neighbourhood(neighbours, residuals)
-        values = values * np.exp(around.correct(observations, _same_figure(observations, around)).log_factor)
+    groups = batches(observations)
+    settle(groups, fitted)
+    values = predict(groups, len(observations), fitted)
     limits = _bottlenecks(observations, fitted)
     return tuple(
         Prediction(float(value), provenance_of(observation.replica, fitted), limit)
         for value, observation, limit in zip(values, observations, limits, strict=True)
     )
-
-
-def _figures(observations: Sequence[Observation], fitted: Coefficients) -> NDArray[np.float64]:
-    groups = batches(observations)
-    settle(groups, fitted)
-    return predict(groups, len(observations), fitted)
-
-
-def _identity(observation: Observation) -> tuple[object, ...]:
-    m = observation.measurement
-    return (m.sku, m.devices, m.tensor_parallel, m.input_tokens, m.output_tokens, m.load_value, m.metric, m.value)
-
-
-def _same_figure(observations: Sequence[Observation], around: Neighbourhood) -> NDArray[np.bool_]:
-    """(N, M) which kept neighbour is the figure that is to be predicted."""
-    places: dict[tuple[object, ...], list[int]] = {}
-    for column, neighbour in enumerate(around.observations):
-        places.setdefault(_identity(neighbour), []).append(column)
-    same = np.zeros((len(observations), len(around.observations)), dtype=np.bool_)
-    for row, observation in enumerate(observations):
-        same[row, places.get(_identity(observation), [])] = True
-    return same
 
 
 def _bottlenecks(observations: Sequence[Observation], fitted: Coefficients) -> list[str]:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from capplan.errors import InvalidInputError, UnsupportedModelError
-from capplan.estimation.engine import EngineSettings
+from capplan.estimation.engine import EngineSettings, MemoryRule
 from capplan.estimation.footprint import RankFootprint, rank_footprint
+from capplan.estimation.identity import Same
 from capplan.estimation.legality import Fault, format_faults, memory_faults, model_formats, split_faults
 from capplan.estimation.memory import MemoryBreakdown, RankDemand, place_demand, rank_demand
 from capplan.estimation.replica import Parallelism, Replica
@@ -123,14 +124,14 @@ class _Demands:
         self._context_tokens = context_tokens
         self._live_tokens = request.live_tokens
         self._footprints: dict[int, RankFootprint] = {}
-        self._demands: dict[tuple[int, int, int, int, int], RankDemand] = {}
+        self._demands: dict[tuple[int, Same[MemoryRule], int, int, int], RankDemand] = {}
 
     def of(self, size: int, settings: EngineSettings) -> RankDemand:
         # Settings of many devices differ in the memory fraction alone, or not at all. The rules are constants of the
         # engines, so that their identity tells them apart for less than their hash would.
         key = (
             size,
-            id(settings.memory),
+            Same(settings.memory),
             settings.max_num_seqs,
             settings.max_num_batched_tokens,
             settings.graph_sizes,

@@ -68,9 +68,10 @@ def explain(query: PlacementQuery, placement: Placement) -> Placement:
         f"One replica sustains {capacity.output_tokens_per_s.value:.0f} output tokens/s with {_count(capacity.batch)} "
         f"running requests (ITL {capacity.itl_ms.value:.1f} ms, TTFT {capacity.ttft_ms.value:.0f} ms); more is kept "
         f"back by {_BINDING[placement.binding_constraint]}.",
+        f"Most of a step at that load is limited by {capacity.bottleneck.replace('_', ' ')}; its longest parts are "
+        f"{largest}.",
         f"At the target each replica runs {_count(point.batch)} requests: ITL {point.itl_ms.value:.1f} ms, TTFT "
         f"{point.ttft_ms.value:.0f} ms, {placement.utilization:.0%} of capacity.",
-        f"Most of a step is limited by {capacity.bottleneck.replace('_', ' ')}; the longest parts are {largest}.",
     ]
     if placement.price is not None:
         price = placement.price
