@@ -7,8 +7,10 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any, Final, Self
 
+import numpy as np
+from numpy.typing import NDArray
 from sqlalchemy import delete, insert, select, update
 from sqlalchemy.orm import Session
 
@@ -27,7 +29,7 @@ _CONTENT: Final = ("generations", "engines", "coefficients", "residuals")
 
 @dataclass(frozen=True, slots=True)
 class ErrorSummary:
-    """Errors of predictions of one metric against measured figures.
+    """Errors of predictions of one kind of figure against measured ones.
 
     Attributes:
         rows: rows that could be predicted.
@@ -40,6 +42,18 @@ class ErrorSummary:
     median: float
     p90: float
     bias: float
+
+    @classmethod
+    def of(cls, ratios: Sequence[float] | NDArray[np.float64]) -> Self:
+        """The errors that at least one ratio of predicted over measured stands for; percentiles are interpolated."""
+        found = np.asarray(ratios, dtype=np.float64)
+        errors = np.abs(found - 1.0)
+        return cls(
+            rows=len(found),
+            median=float(np.median(errors)),
+            p90=float(np.quantile(errors, 0.9)),
+            bias=float(np.median(found)) - 1.0,
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
-import numpy as np
-
+from capplan.catalog.calibrations import ErrorSummary
 from capplan.catalog.evaluation_memory_file import MemoryMetric, StatedStart
 
 KNOWN, DEFAULTED = "version, fraction and tp stated", "an engine default stands in"
@@ -72,23 +71,6 @@ class MemoryComparison:
 
 
 @dataclass(frozen=True, slots=True)
-class MemoryErrors:
-    """Errors of some comparisons; all but the count are shares of the measured figure.
-
-    Attributes:
-        rows: comparisons.
-        median: median error.
-        p90: interpolated linearly.
-        bias: median of predicted over measured, minus 1.
-    """
-
-    rows: int
-    median: float
-    p90: float
-    bias: float
-
-
-@dataclass(frozen=True, slots=True)
 class MemoryErrorTable:
     """Errors by the values of one property.
 
@@ -98,18 +80,7 @@ class MemoryErrorTable:
     """
 
     by: str
-    strata: Mapping[tuple[str, MemoryMetric], MemoryErrors]
-
-
-def memory_errors(comparisons: Sequence[MemoryComparison]) -> MemoryErrors:
-    """Errors of at least one comparison."""
-    errors = np.array([comparison.error for comparison in comparisons])
-    return MemoryErrors(
-        rows=len(comparisons),
-        median=float(np.median(errors)),
-        p90=float(np.percentile(errors, 90)),
-        bias=float(np.median([comparison.ratio for comparison in comparisons])) - 1.0,
-    )
+    strata: Mapping[tuple[str, MemoryMetric], ErrorSummary]
 
 
 _SPLITS: Final[Mapping[str, Callable[[MemoryComparison], str]]] = MappingProxyType(
@@ -131,13 +102,13 @@ def memory_error_tables(comparisons: Sequence[MemoryComparison]) -> tuple[Memory
 
 def _split(
     comparisons: Iterable[MemoryComparison], value_of: Callable[[MemoryComparison], str]
-) -> Mapping[tuple[str, MemoryMetric], MemoryErrors]:
+) -> Mapping[tuple[str, MemoryMetric], ErrorSummary]:
     parts: dict[tuple[str, MemoryMetric], list[MemoryComparison]] = {}
     for comparison in comparisons:
         parts.setdefault((value_of(comparison), comparison.metric), []).append(comparison)
     order = list(MemoryMetric)
     keys = sorted(parts, key=lambda key: (key[0], order.index(key[1])))
-    return {key: memory_errors(parts[key]) for key in keys}
+    return {key: ErrorSummary.of([comparison.ratio for comparison in parts[key]]) for key in keys}
 
 
 def worst_rows(comparisons: Iterable[MemoryComparison], count: int) -> tuple[MemoryComparison, ...]:

@@ -81,14 +81,9 @@ def error_summaries(observations: Sequence[Observation], coefficients: Coefficie
 
 
 def _summary(ratios: NDArray[np.float64]) -> ErrorSummary:
-    errors = np.abs(ratios - 1.0)
-    return ErrorSummary(
-        rows=len(ratios),
-        median=_rounded(np.median(errors)),
-        p90=_rounded(np.quantile(errors, 0.9)),
-        bias=_rounded(np.median(ratios) - 1.0),
-    )
+    exact = ErrorSummary.of(ratios)
+    return ErrorSummary(exact.rows, _rounded(exact.median), _rounded(exact.p90), _rounded(exact.bias))
 
 
-def _rounded(value: float | np.floating) -> float:
+def _rounded(value: float) -> float:
     return float(f"{value:.6g}")

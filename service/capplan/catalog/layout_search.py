@@ -61,9 +61,7 @@ def is_searched(measurement: Measurement) -> bool:
     return measurement.tensor_parallel is None and measurement.load_kind in _SEARCHED_LOADS
 
 
-def layouts(
-    measurement: Measurement, place: Callable[[Measurement], Observation | str]
-) -> tuple[Observation, ...] | str:
+def layouts(measurement: Measurement, place: Place) -> tuple[Observation, ...] | str:
     """Every layout in which a measurement of unknown tensor parallelism can have run.
 
     Args:
