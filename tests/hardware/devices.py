@@ -253,7 +253,7 @@ RTX_4090 = accelerator(
     sm=128,
 )
 A10G = accelerator("a10g-24gb", "ampere", "8.6", {"fp16": 70, "bf16": 70, "int8": 140}, product="A10G", mib=23028)
-A100_40GB = replace(A100, sku="a100-sxm4-40gb", product_name="A100 SXM4 40GB", memory_bytes=40960 << 20)
+A100_40GB = replace(A100, sku="a100-sxm4-40gb", product_name="A100 SXM4 40GB", memory_bytes=40960 * MIB)
 RTX_PRO_6000 = accelerator(
     "rtx-pro-6000-server-96gb",
     "blackwell-rtx",

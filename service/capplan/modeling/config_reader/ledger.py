@@ -11,18 +11,16 @@ class ReadLedger:
     """Keys looked at and defaults taken, by the path of the mapping they belong to.
 
     Attributes:
-        reads: keys looked at.
-        opened: whether a mapping was opened as one, so that its keys must be accounted for one by one.
+        reads: keys looked at. A mapping with an entry, even an empty one, was opened: its keys must be accounted for
+            one by one.
         defaults: ``key value`` phrases of size-relevant keys that were absent.
     """
 
     reads: dict[str, set[str]] = field(default_factory=dict)
-    opened: set[str] = field(default_factory=set)
     defaults: dict[str, list[str]] = field(default_factory=dict)
 
     def keys_read(self, path: str) -> set[str]:
-        """The keys looked at in the mapping at a path."""
-        self.opened.add(path)
+        """The keys looked at in the mapping at a path, which is opened by asking."""
         return self.reads.setdefault(path, set())
 
     def defaults_taken(self, path: str) -> list[str]:
@@ -31,7 +29,6 @@ class ReadLedger:
 
     def lift(self, path: str, onto: str) -> None:
         """Count keys of one mapping as read when they are read in another, onto which they were lifted."""
-        self.opened.add(path)
         self.reads[path] = self.keys_read(onto)
 
     def unread(self, values: Mapping[str, object], path: str) -> Iterator[tuple[str, str, object]]:
@@ -43,9 +40,9 @@ class ReadLedger:
         seen = self.reads.get(path, set())
         for key, value in values.items():
             inner = f"{path}.{key}"
-            if isinstance(value, Mapping) and inner in self.opened:
+            if isinstance(value, Mapping) and inner in self.reads:
                 yield from self.unread(value, inner)
-            elif isinstance(value, list | tuple) and f"{inner}[0]" in self.opened:
+            elif isinstance(value, list | tuple) and f"{inner}[0]" in self.reads:
                 for number, item in enumerate(value):
                     if isinstance(item, Mapping):
                         yield from self.unread(item, f"{inner}[{number}]")

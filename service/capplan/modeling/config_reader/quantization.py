@@ -53,7 +53,7 @@ def read_quantization(
     scheme = stated or hint
     if scheme is None:
         return None, ()
-    notes = [NO_EXCLUSIONS] if separate is not None and hint is not None and not hint.ignored else []
+    notes = [NO_EXCLUSIONS] if hint is not None and not hint.ignored else []
     if root.model_type == "llama4" and scheme.method == "compressed-tensors" and not scheme.ignored:
         # Meta's Maverick checkpoint names no module left in 16 bit, yet only its routed experts are in fp8.
         scheme = replace(scheme, experts_only=True)
@@ -144,7 +144,7 @@ def _refuse_contradiction(
 
 def _unsaid(block: ConfigView, scheme: Scheme) -> list[str]:
     """What a block leaves to be assumed."""
-    notes = list(block.remarks)
+    notes = []
     if (
         not scheme.experts_only
         and block.names.isdisjoint(_EXCLUSION_KEYS)

@@ -177,7 +177,7 @@ def _assemble(root: ConfigView, text: ConfigView, parts: _Parts) -> ModelArchite
     if scheme is None and (named := _QUANTISED_NAME.search(parts.name or "")):
         notes.append(f"named {named[1]}, but no quantisation block says what of it is: taken as stored in 16 bit")
     notes += _absent_keys(root, text)
-    notes += [note for note in scheme_notes if note not in notes]
+    notes += scheme_notes
     state_element_bytes = _state_element_bytes(text)
     refuse_unexplained(root, text)
     return ModelArchitecture(

@@ -75,7 +75,7 @@ class ConfigView:
             for name in nested.names:
                 if is_harmless(name):
                     continue
-                value = nested._values[name]
+                value = nested.peek(name)
                 if name in self._values and self._values[name] != value:
                     raise nested.inconsistent(name, f"contradicts {name} outside {key}")
                 values[name] = value
@@ -166,14 +166,15 @@ class ConfigView:
         Aliases that are present too must agree: nothing says which of two values the model was built with.
         """
         key = self.first(*keys)
-        for other in keys if key is not None and agree else ():
-            value = self._values.get(other)
-            if value is not None and value != self._values[key or other]:
+        if key is None:
+            if default is None:
+                raise self.missing(*keys)
+            if not quiet:
+                self.note_default(keys[0], default)
+            return None
+        for other in keys if agree else ():
+            if self.peek(other) not in (None, self._values[key]):
                 raise self.inconsistent(other, f"is another word for {key}, and they must agree")
-        if key is None and default is None:
-            raise self.missing(*keys)
-        if key is None and not quiet:
-            self.note_default(keys[0], default)
         return key
 
     def integer(
