@@ -204,6 +204,13 @@ def test_packed_integers_are_counted_tensor_by_tensor(method: str, bits: int, gr
         (grouped({"scale_dtype": "torch.float32"}), "scale_dtype"),
         (grouped({"zp_dtype": "torch.int8"}), "zp_dtype"),
         (grouped(input_activations={"num_bits": 8, "type": "int", "dynamic": True}), "input_activations"),
+        (
+            grouped(
+                {"num_bits": 8, "strategy": "tensor", "group_size": None},
+                input_activations={"num_bits": 8, "type": "int", "dynamic": False},
+            ),
+            "input_activations",
+        ),
         (grouped(output_activations={"num_bits": 8}), "output_activations"),
         (NVFP4 | {"quant_method": "awq"}, "quant_method"),
         (NVFP4 | {"kv_cache_quant_algo": "NVFP4"}, "kv_cache_quant_algo"),

@@ -231,6 +231,11 @@ class ModelArchitecture:
         return tuple(BlockRuns(block, tuple(ranges)) for block, ranges in found.values())
 
 
+def has_routed_experts(layers: tuple[LayerRun, ...]) -> bool:
+    """Whether any layer has routed experts."""
+    return any(linear.component is Component.ROUTED_EXPERT for run in layers for linear in run.block.maps())
+
+
 def run_length(blocks: list[Block]) -> tuple[LayerRun, ...]:
     """Run-length code of a list of blocks; equal blocks become one object."""
     runs: list[LayerRun] = []

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from capplan.errors import UnsupportedPrecisionError
-from capplan.modeling.architecture import LayerRange, ModelArchitecture
+from capplan.modeling.architecture import LayerRange, ModelArchitecture, has_routed_experts
 from capplan.modeling.gguf import GGUF_FAMILIES, GGUF_FILE_TYPES, gguf_storage
 from capplan.modeling.linear import Component, LinearMap
 
@@ -166,16 +166,16 @@ def _served_sentence(architecture: ModelArchitecture) -> str:
 
 def accepted_weight_precisions(architecture: ModelArchitecture) -> tuple[str, ...]:
     """Every weight precision this model may be deployed in."""
-    native = architecture.quantization
+    native, experts = architecture.quantization, has_routed_experts(architecture.layers)
     if native is not None:
         reachable = {to for (source, to) in _CONVERSIONS if source == native.precision}
-        if not _has_experts(architecture):
+        if not experts:
             reachable.discard("mxfp4")
-        if native.precision == "int4" and not (native.method == "compressed-tensors" and _has_experts(architecture)):
+        if native.precision == "int4" and not (native.method == "compressed-tensors" and experts):
             # Trained in int4 and published again in nvfp4 (Kimi K2.5); never so for AWQ or GPTQ files.
             reachable.discard("nvfp4")
         return tuple(p for p in WEIGHT_PRECISIONS if p == native.precision or p in reachable)
-    if _has_experts(architecture):
+    if experts:
         return WEIGHT_PRECISIONS
     return tuple(p for p in WEIGHT_PRECISIONS if p != "mxfp4")
 
@@ -246,10 +246,6 @@ def _refusal(architecture: ModelArchitecture, weights: str) -> str:
     if architecture.quantization is not None:
         return f"is not a format the {native_precision(architecture)} checkpoint {architecture.name} is served in"
     return f"stores routed experts only, and {architecture.name} has none"
-
-
-def _has_experts(architecture: ModelArchitecture) -> bool:
-    return any(m.component is Component.ROUTED_EXPERT for run in architecture.block_runs() for m in run.block.maps())
 
 
 def _recipe_maps(architecture: ModelArchitecture, weights: str, storage: str) -> tuple[set[str], set[str]]:

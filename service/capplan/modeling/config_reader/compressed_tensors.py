@@ -67,10 +67,7 @@ def _check_packing(view: ConfigView, group: ConfigView, weights: ConfigView, met
         raise UnsupportedModelError.single(weights.field("symmetric"), "weights with zero points are not known")
     if weights.flag("dynamic", default=False, quiet=True):
         raise UnsupportedModelError.single(weights.field("dynamic"), "weights quantised at run time are not known")
-    if weights.raw("scale_dtype") not in (None, "torch.uint8" if weights.raw("type") == "float" else None):
-        raise UnsupportedModelError.single(
-            weights.field("scale_dtype"), f"{shown(weights.raw('scale_dtype'))} is not known; known: null"
-        )
+    weights.expect("scale_dtype", (None, "torch.uint8") if weights.raw("type") == "float" else (None,))
     if weights.raw("actorder") not in (None, False, "weight", "static"):
         raise UnsupportedModelError.single(
             weights.field("actorder"), "stored group indices are not known; known: null, weight, static"
@@ -80,10 +77,7 @@ def _check_packing(view: ConfigView, group: ConfigView, weights: ConfigView, met
     ):
         raise UnsupportedModelError.single(weights.field("block_structure"), "only blocks of [128, 128] are known")
     for place in (view, group):
-        if place.raw("format") not in (None, *_FORMATS):
-            raise UnsupportedModelError.single(
-                place.field("format"), f"{shown(place.raw('format'))} is not known; known: {', '.join(_FORMATS)}"
-            )
+        place.expect("format", (None, *_FORMATS))
     if view.raw("sparsity_config") not in (None, {}):
         raise UnsupportedModelError.single(view.field("sparsity_config"), "sparse weights are not known")
 
@@ -94,13 +88,15 @@ def _weight_storage(group: ConfigView, weights: ConfigView) -> tuple[str, str]:
     strategy = weights.text("strategy", default="group" if size else "tensor")
     activations = group.sub("input_activations") if group.has("input_activations") else None
     static = activations is not None and not _found_at_run_time(activations)
-    if static and (kind, bits) != ("float", 4) and strategy != "tensor":
-        raise UnsupportedModelError.single(
-            group.field("input_activations"), f"stored scales of activations are not known beside weights by {strategy}"
-        )
     if activations is not None and (kind, bits) == ("int", 4):
         raise UnsupportedModelError.single(
             group.field("input_activations"), "quantised activations are not known beside int4 weights; known: null"
+        )
+    if static and (kind, bits) != ("float", 4) and (kind, strategy) != ("float", "tensor"):
+        raise UnsupportedModelError.single(
+            group.field("input_activations"),
+            f"stored scales of activations are not known beside {bits}-bit {shown(kind)} weights by {shown(strategy)}; "
+            "known: dynamic true, or null",
         )
     match kind, bits, strategy, size:
         case "float", 8, "channel", _:
@@ -118,7 +114,7 @@ def _weight_storage(group: ConfigView, weights: ConfigView) -> tuple[str, str]:
             return "mxfp4", "mxfp4"
         case "int", 8, "channel", _:
             return "int8", "int8_channel"
-        case "int", 8, "tensor", _ if not static:
+        case "int", 8, "tensor", _:
             return "int8", "int8_tensor"
         case "int", 4, "group", _ if size in PACKED_GROUPS:
             return "int4", f"w4a16_g{size}"

@@ -118,7 +118,10 @@ def _checked(expression: str) -> str:
         raise InvalidInputError.single(_FIELD, f"{expression!r} is no regular expression: {error}") from None
     repeated = re.search(r"[*+}]\)?[*+{]|\)[*+{]", expression)
     if repeated or sum(expression.count(sign) for sign in "*+{") > _MOST_REPEATS:
-        raise InvalidInputError.single(_FIELD, f"{expression!r} is too complex")
+        raise InvalidInputError.single(
+            _FIELD,
+            f"{expression!r} is too complex; accepted are {_MOST_REPEATS} of *, + and {{, none after a group or a repeat",
+        )
     return expression
 
 

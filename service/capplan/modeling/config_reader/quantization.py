@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from capplan.errors import InvalidInputError, UnsupportedModelError
-from capplan.modeling.architecture import LayerRun, NativeQuantization, QuantizedMap
+from capplan.modeling.architecture import LayerRun, NativeQuantization, QuantizedMap, has_routed_experts
 from capplan.modeling.config_reader.quantization_methods import read_model_optimizer, read_scheme
-from capplan.modeling.config_reader.quantized_maps import Scheme, has_experts, quantized_maps
+from capplan.modeling.config_reader.quantized_maps import Scheme, quantized_maps
 from capplan.modeling.config_reader.unexplained import refuse_unexplained
 from capplan.modeling.config_reader.view import ConfigView
 from capplan.modeling.linear import LinearMap
@@ -57,7 +57,7 @@ def read_quantization(
     if root.model_type == "llama4" and scheme.method == "compressed-tensors" and not scheme.ignored:
         # Meta's Maverick checkpoint names no module left in 16 bit, yet only its routed experts are in fp8.
         scheme = replace(scheme, experts_only=True)
-    if block is not None and scheme.method == "mxfp4" and not has_experts(layers):
+    if block is not None and scheme.method == "mxfp4" and not has_routed_experts(layers):
         raise UnsupportedModelError.single(
             block.field("quant_method"), "mxfp4 is known for routed experts only, of which there are none"
         )

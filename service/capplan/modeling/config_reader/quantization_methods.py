@@ -39,7 +39,7 @@ def read_scheme(view: ConfigView) -> Scheme:
             bits, storage = _grouped_storage(view, method)
             return Scheme("int8" if bits == 8 else "int4", method, storage, ignored, hint)
         case "mxfp4":
-            _refuse_unless(view, "dequantize", (None, False))
+            view.expect("dequantize", (None, False))
             return Scheme("mxfp4", method, "mxfp4", ignored, hint, experts_only=True)
         case "bitsandbytes":
             return _bitsandbytes(view, (*ignored, *module_names(view, "llm_int8_skip_modules")), hint)
@@ -49,22 +49,14 @@ def read_scheme(view: ConfigView) -> Scheme:
     )
 
 
-def _refuse_unless(view: ConfigView, key: str, known: tuple[object, ...]) -> None:
-    """Refuse any other value of a key that changes what is stored."""
-    value = view.raw(key)
-    if not any(value == item and isinstance(value, bool) == isinstance(item, bool) for item in known):
-        listed = ", ".join(shown(item) for item in known if item is not None)
-        raise UnsupportedModelError.single(view.field(key), f"{shown(value)} is not known; known: {listed or 'null'}")
-
-
 def _fp8_storage(view: ConfigView) -> str:
-    _refuse_unless(view, "fmt", (None, "e4m3", "float8_e4m3fn"))
-    _refuse_unless(view, "scale_fmt", (None, "ue8m0"))
-    _refuse_unless(view, "dequantize", (None, False))
+    view.expect("fmt", (None, "e4m3", "float8_e4m3fn"))
+    view.expect("scale_fmt", (None, "ue8m0"))
+    view.expect("dequantize", (None, False))
     if view.has("weight_block_size"):
         if list(view.items("weight_block_size")) != [128, 128]:
             raise UnsupportedModelError.single(view.field("weight_block_size"), "only blocks of [128, 128] are known")
-        _refuse_unless(view, "activation_scheme", (None, "dynamic"))
+        view.expect("activation_scheme", (None, "dynamic"))
         return "fp8_block"
     if "weight_block_size" not in view.names:
         view.note_default("weight_block_size", "none, one scale a matrix")
@@ -83,12 +75,12 @@ def _grouped_storage(view: ConfigView, method: str) -> tuple[int, str]:
     if method == "awq" and not view.flag("zero_point", default=True):
         raise UnsupportedModelError.single(view.field("zero_point"), "only awq with zero points (true) is known")
     # Other layouts drop zero points or indices, or pad them.
-    _refuse_unless(view, "checkpoint_format", (None, "gptq", "gptq_v2") if method == "gptq" else (None,))
-    _refuse_unless(view, "is_marlin_format", (None, False))
-    _refuse_unless(view, "version", (None, "gemm", "GEMM") if method == "awq" else (None,))
-    _refuse_unless(view, "pack_dtype", (None, "int32"))
-    _refuse_unless(view, "modules_in_block_to_quantize", (None,))
-    _refuse_unless(view, "format", (None, "gptq", "gptq_v2") if method == "gptq" else (None, "gemm"))
+    view.expect("checkpoint_format", (None, "gptq", "gptq_v2") if method == "gptq" else (None,))
+    view.expect("is_marlin_format", (None, False))
+    view.expect("version", (None, "gemm", "GEMM") if method == "awq" else (None,))
+    view.expect("pack_dtype", (None, "int32"))
+    view.expect("modules_in_block_to_quantize", (None,))
+    view.expect("format", (None, "gptq", "gptq_v2") if method == "gptq" else (None, "gemm"))
     if view.flag("lm_head", default=False, quiet=True):
         raise UnsupportedModelError.single(view.field("lm_head"), "a quantised output head is not known; known: false")
     if view.raw("dynamic") not in (None, False, {}):
@@ -117,7 +109,7 @@ def _bitsandbytes(view: ConfigView, ignored: tuple[str, ...], hint: str | None) 
             view.field("load_in_4bit"), "exactly one of load_in_4bit and load_in_8bit must be true"
         )
     for key, flag in (("_load_in_4bit", in_4_bit), ("_load_in_8bit", in_8_bit)):
-        _refuse_unless(view, key, (None, flag))
+        view.expect(key, (None, flag))
     if view.flag("llm_int8_has_fp16_weight", default=False, quiet=True):
         raise UnsupportedModelError.single(
             view.field("llm_int8_has_fp16_weight"), "weights kept in 16 bit are not known; known: false"

@@ -32,11 +32,6 @@ class Scheme:
     experts_only: bool = False
 
 
-def has_experts(layers: tuple[LayerRun, ...]) -> bool:
-    """Whether any layer has routed experts."""
-    return any(linear.component is Component.ROUTED_EXPERT for run in layers for linear in run.block.maps())
-
-
 def quantized_maps(scheme: Scheme, layers: tuple[LayerRun, ...], head: LinearMap | None) -> tuple[QuantizedMap, ...]:
     """Every linear map the scheme stores in something else than 16 bit, sorted by name."""
     ignored = IgnoredModules(scheme.ignored)

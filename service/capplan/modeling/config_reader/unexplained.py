@@ -8,13 +8,13 @@ says anything is refused unless it is known to change no size.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from capplan.errors import FieldViolation, UnsupportedModelError
 from capplan.modeling.config_reader.family_keys import AUDIO_KEYS, CARRIED_KEYS, EXPECTED_VALUES, VISION_KEYS
 from capplan.modeling.config_reader.harmless_keys import asks_for_nothing, is_harmless
 from capplan.modeling.config_reader.quantization_keys import ACTIVATION_KEYS, QUANTIZATION_KEYS, WEIGHT_KEYS
-from capplan.modeling.config_reader.view import ConfigView, shown
+from capplan.modeling.config_reader.view import ConfigView, is_one_of, shown
 
 _MOST_NAMED = 8
 _MOST_CHARACTERS = 60
@@ -77,12 +77,10 @@ def _keys_of_towers(path: str) -> frozenset[str]:
 
 
 def _all_expected(value: object, expected: tuple[object, ...]) -> bool:
-    """Whether a value, or each entry of a list, is one of those known (true is not 1 here)."""
+    """Whether a value, or each entry of a list, is one of those known."""
     if isinstance(value, list | tuple):
         return all(_all_expected(item, expected) for item in value)
-    if isinstance(value, Mapping):
-        return value in expected
-    return any(value == item and isinstance(value, bool) == isinstance(item, bool) for item in expected)
+    return is_one_of(value, expected)
 
 
 def _short(key: str) -> str:

@@ -249,6 +249,23 @@ class ConfigView:
             )
         return float(value)
 
+    def expect(self, key: str, known: Sequence[object]) -> None:
+        """Refuse any value of a key but the known ones, where others would change what is stored.
+
+        Args:
+            key: the key.
+            known: accepted values, ``None`` for an absent or null one.
+
+        Raises:
+            UnsupportedModelError: another value, with the known ones.
+        """
+        value = self.raw(key)
+        if not is_one_of(value, known):
+            listed = ", ".join(shown(item) for item in known if item is not None)
+            raise UnsupportedModelError.single(
+                self.field(key), f"{shown(value)} is not known; known: {listed or 'null'}"
+            )
+
     def items(self, key: str, length: int | None = None) -> Sequence[object]:
         """A list, of a given length when one is asked for."""
         value = self.raw(key)
@@ -259,6 +276,11 @@ class ConfigView:
                 self.field(key), f"must have {length} entries, one a layer, not {len(value)}"
             )
         return value
+
+
+def is_one_of(value: object, known: Sequence[object]) -> bool:
+    """Whether a value is one of those known; true is not 1 here."""
+    return any(value == item and isinstance(value, bool) == isinstance(item, bool) for item in known)
 
 
 def shown(value: object) -> str:
