@@ -26,14 +26,14 @@ CARRIED_KEYS: Mapping[str, frozenset[str]] = MappingProxyType(
             "bert": "pooler_fc_size pooler_num_attention_heads pooler_num_fc_layers pooler_size_per_head pooler_type "
             "directionality",
             "clip": "projection_dim",
-            "cohere2": "layer_switch order_of_interleaved_layers rotary_pct",
+            "cohere2": "layer_switch order_of_interleaved_layers",
             "deepseek_v4": f"mlp_layer_types {_MOE_MTP}",
             "distilbert": "sinusoidal_pos_embds",
             "ernie4_5_moe": "compression_ratio freq_allocation moe_capacity moe_gate moe_norm_min moe_use_aux_free "
             f"multi_token_pred_lambda {_MOE_MTP}",
             "exaone_moe": _MOE_MTP,
-            # The inner width has a key of its own; the second norm's constant.
-            "falcon_mamba": "expand mixer_rms_eps",
+            # The inner width has a key of its own.
+            "falcon_mamba": "expand",
             "falcon_h1": "mamba_expand mamba_norm_before_gate",
             "gemma3": "mm_tokens_per_image",
             "gemma3n_text": "activation_sparsity_pattern altup_coef_clip altup_correct_scale "
@@ -42,16 +42,15 @@ CARRIED_KEYS: Mapping[str, frozenset[str]] = MappingProxyType(
             # Which layers own an indexer is listed as indexer_types.
             "glm_moe_dsa": "index_share_for_mtp_iteration index_skip_topk_offset index_topk_freq",
             "gpt2": "n_ctx summary_activation summary_proj_to_labels summary_type summary_use_proj",
-            "gpt_bigcode": "n_ctx attention_softmax_in_fp32",
+            "gpt_bigcode": "n_ctx",
             "gptj": "n_ctx summary_proj_to_labels summary_type summary_use_proj",
             "gpt_neo": "attention_layers attention_types window_size",
             "granitemoehybrid": "layers_block_type",
-            "hunyuan_v1_dense": "eod_token_id",
             "kimi_k25": _KIMI_VISION,
             "kimi_k3": f"{_KIMI_VISION} activation_situ_beta activation_situ_linear_beta full_attn_layers "
             "gate_lower_bound mla_use_nope",
             "kimi_linear": f"full_attn_layers mla_use_nope {_MOE_MTP}",
-            "lfm2": "full_attn_idxs block_dim conv_dim conv_dim_out block_mlp_init_scale block_norm_eps "
+            "lfm2": "full_attn_idxs block_dim conv_dim conv_dim_out block_mlp_init_scale "
             "block_out_init_scale block_use_swiglu block_use_xavier_init use_pos_enc",
             "llama4_text": "for_llm_compressor no_rope_layer_interval",
             "llava": "ignore_index vision_feature_layer vision_feature_select_strategy image_seq_length "
@@ -62,10 +61,10 @@ CARRIED_KEYS: Mapping[str, frozenset[str]] = MappingProxyType(
             "layernorm_linear_attention_alpha layernorm_linear_attention_beta layernorm_mlp_alpha layernorm_mlp_beta",
             # Drafting modules are no part of the served model.
             "minimax_m2": "mtp_transformer_layers num_mtp_modules use_mtp",
-            "mistral3": "image_token_index vision_feature_layer",
+            "mistral3": "vision_feature_layer",
             "mllama": "attention_heads intermediate_layers_indices",
-            "mpt": "alibi_bias_max attn_impl embedding_fraction logit_scale verbose",
-            "nemotron_h": "chunk_size expand time_step_rank time_step_limit",
+            "mpt": "alibi_bias_max attn_impl embedding_fraction verbose",
+            "nemotron_h": "chunk_size expand time_step_rank",
             "mamba2": "chunk_size time_step_rank",
             "phi3": "full_attn_mod interpolate_factor",
             "phi3small": "gegelu_pad_to_256",
@@ -88,7 +87,7 @@ VISION_KEYS: frozenset[str] = key_names(
     default_output_length depth_multiplier image_seq_length image_size max_position_embeddings num_attention_heads
     num_heads num_key_value_heads pooling_kernel_size projection_dim standardize video_seq_length
     vision_feature_layer vision_feature_select_strategy vocab_size tie_word_embeddings vocab_offset
-    label_names num_classes global_head_dim
+    num_classes global_head_dim
     """
 )
 """Keys that change no size below ``vision_config``, where a reader does not ask for them."""
