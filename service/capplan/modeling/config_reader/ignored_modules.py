@@ -120,7 +120,7 @@ def _checked(expression: str) -> str:
     if repeated or sum(expression.count(sign) for sign in "*+{") > _MOST_REPEATS:
         raise InvalidInputError.single(
             _FIELD,
-            f"{expression!r} is too complex; accepted are {_MOST_REPEATS} of *, + and {{, none after a group or a repeat",
+            f"{expression!r} is too complex; accepted: {_MOST_REPEATS} of *, + and {{, none after a group or a repeat",
         )
     return expression
 
