@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from itertools import islice
 
 from capplan.catalog.evaluation_file import EvaluationFile, EvaluationRow, PublishedNames
+from capplan.catalog.evaluation_table import count_reasons, figure_cell
 from capplan.catalog.layout_search import best, is_searched, layouts
 from capplan.catalog.snapshot import CatalogSnapshot
 from capplan.errors import InvalidInputError
@@ -173,11 +174,9 @@ def _outcome(row: EvaluationRow, ways: Sequence[Observation], predictions: Seque
 
 def added_cells(outcome: RowOutcome) -> tuple[str, ...]:
     """Cells of the columns that a table of predictions adds; what does not exist is empty."""
-    numbers = (outcome.predicted, outcome.lower, outcome.upper)
-    # Ten digits: more than any estimate carries, and what is read back rounds to the same figure everywhere.
-    written = ("" if value is None else f"{value:.10g}" for value in numbers)
+    figures = map(figure_cell, (outcome.predicted, outcome.lower, outcome.upper))
     layout = "" if outcome.layout is None else outcome.layout.note
-    return (*written, outcome.provenance, outcome.bottleneck, layout, outcome.reason)
+    return (*figures, outcome.provenance, outcome.bottleneck, layout, outcome.reason)
 
 
 class _Placing:
@@ -217,8 +216,4 @@ def _name_uses(file: EvaluationFile) -> tuple[NameUse, ...]:
 
 def reason_counts(evaluation: Evaluation) -> Mapping[str, tuple[int, int]]:
     """(rows, line of the first one) by reason for no prediction, most frequent first."""
-    reasons = [(outcome.reason, outcome.row.line) for outcome in evaluation.outcomes if outcome.reason]
-    first: dict[str, int] = {}
-    for reason, line in reasons:
-        first.setdefault(reason, line)
-    return {reason: (rows, first[reason]) for reason, rows in Counter(reason for reason, _ in reasons).most_common()}
+    return count_reasons((outcome.reason, outcome.row.line) for outcome in evaluation.outcomes)

@@ -7,14 +7,11 @@ from types import MappingProxyType
 from typing import Final
 
 from capplan.catalog.evaluation_file import EvaluationFile, EvaluationRow, PublishedNames
+from capplan.catalog.evaluation_table import figure_cell
 from capplan.estimation.measurement import Measurement
 
 _FIRST_LINE: Final = 2
 """Line of the first row in a file of these columns."""
-
-
-def _stated(value: float | None) -> str:
-    return "" if value is None else f"{value:.10g}"
 
 
 _COLUMNS: Final[Mapping[str, Callable[[Measurement], str]]] = MappingProxyType(
@@ -29,17 +26,17 @@ _COLUMNS: Final[Mapping[str, Callable[[Measurement], str]]] = MappingProxyType(
         "gpu": lambda m: m.sku,
         "mig_profile": lambda m: m.mig_profile,
         "num_gpus": lambda m: str(m.devices),
-        "tp": lambda m: _stated(m.tensor_parallel),
+        "tp": lambda m: figure_cell(m.tensor_parallel),
         "pp": lambda m: str(m.pipeline_parallel),
         "ep": lambda m: str(m.expert_parallel),
         "dp": lambda m: str(m.attention_data_parallel),
-        "isl": lambda m: _stated(m.input_tokens),
-        "osl": lambda m: _stated(m.output_tokens),
+        "isl": lambda m: figure_cell(m.input_tokens),
+        "osl": lambda m: figure_cell(m.output_tokens),
         "load_kind": lambda m: m.load_kind,
-        "load_value": lambda m: _stated(m.load_value),
+        "load_value": lambda m: figure_cell(m.load_value),
         "metric": lambda m: m.metric,
         "statistic": lambda m: m.statistic,
-        "value": lambda m: _stated(m.value),
+        "value": lambda m: figure_cell(m.value),
         "flags": lambda m: ";".join(m.flags),
     }
 )

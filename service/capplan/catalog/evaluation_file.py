@@ -13,14 +13,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from capplan.catalog.evaluation_table import (
-    MalformedRowError,
-    check_header,
-    check_width,
-    csv_lines,
-    table_with_predictions,
-)
-from capplan.catalog.importers.reading import decode, number, shown
+from capplan.catalog.evaluation_table import check_width, read_rows, table_with_predictions
+from capplan.catalog.importers.reading import UnusableError, cell_number, number
 from capplan.catalog.importers.resolution import Resolver
 from capplan.catalog.importers.runs import Facts
 from capplan.catalog.importers.table import parse_table
@@ -102,12 +96,10 @@ def read_evaluation_file(content: bytes, snapshot: CatalogSnapshot, engines: Col
         InvalidInputError: it is no UTF-8 or no CSV, or its header lacks a column, has one twice, or has one that
             predictions would add.
     """
-    lines = csv_lines(decode(content))
-    _, header = next(lines, (0, []))
-    names = [cell.strip() for cell in header]
-    check_header(names, _REQUIRED, ADDED_COLUMNS)
-    reader = _RowReader(names, Resolver(snapshot, Facts(), _NOT_STATED, _NOT_STATED), frozenset(engines))
-    return EvaluationFile(tuple(header), tuple(reader.read(line, cells) for line, cells in lines))
+    header, columns, rows = read_rows(content, _REQUIRED, ADDED_COLUMNS)
+    resolver = Resolver(snapshot, Facts(), _NOT_STATED, _NOT_STATED)
+    reader = _RowReader(columns, resolver, frozenset(engines))
+    return EvaluationFile(tuple(header), tuple(reader.read(line, cells) for line, cells in rows))
 
 
 class _RowReader:
@@ -124,14 +116,14 @@ class _RowReader:
             row = replace(row, names=_published(record))
             measured = _measured(record)
             return self._resolved(replace(row, measured=measured), record)
-        except MalformedRowError as error:
+        except UnusableError as error:
             return replace(row, fault=str(error), malformed=True)
 
     def _resolved(self, row: EvaluationRow, record: Mapping[str, str]) -> EvaluationRow:
         # Each figure is read as 1: what comes back is the factor from the row's unit to the whole deployment's.
         parsed = parse_table(_one_row_table({**record, "value": "1", **self._respelled(record)}))
         if parsed.rejections:
-            raise MalformedRowError(parsed.rejections[0].reason)
+            raise UnusableError(parsed.rejections[0].reason)
         run = parsed.runs[0]
         found, fault = self._resolver.rows(run)
         if not found:
@@ -163,14 +155,9 @@ def canonical_engine(name: str, known: Collection[str]) -> str:
 
 
 def _measured(record: Mapping[str, str]) -> float | None:
-    cell = record.get("value", "").strip()
-    if not cell:
-        return None
-    value = number(cell)
-    if value is None:
-        raise MalformedRowError(f"value is {shown(cell)}, not a number")
-    if not 0.0 < value < math.inf:
-        raise MalformedRowError(f"value is {value:g}, not above 0")
+    value = cell_number(record, "value", number)
+    if value is not None and value <= 0.0:
+        raise UnusableError(f"value is {value:g}, not above 0")
     return value
 
 

@@ -25,7 +25,7 @@ from capplan.catalog.evaluation_memory_names import (
     engine_release,
     states_release,
 )
-from capplan.catalog.evaluation_table import table_with_predictions
+from capplan.catalog.evaluation_table import count_reasons, figure_cell, table_with_predictions
 from capplan.catalog.snapshot import CatalogSnapshot
 from capplan.errors import InvalidInputError, NotFoundError
 from capplan.estimation.engine import EngineChoice, memory_fraction_field
@@ -227,11 +227,7 @@ def _weights_alone(costs: ModelCosts, stated: StatedStart) -> dict[MemoryMetric,
 
 def reason_counts(evaluation: MemoryEvaluation) -> Mapping[str, tuple[int, int]]:
     """(rows, line of the first one) by reason why something is not predicted, most frequent first."""
-    first: dict[str, int] = {}
-    reasons = [(outcome.reason, outcome.row.line) for outcome in evaluation.outcomes if outcome.reason]
-    for reason, line in reasons:
-        first.setdefault(reason, line)
-    return {reason: (rows, first[reason]) for reason, rows in Counter(reason for reason, _ in reasons).most_common()}
+    return count_reasons((outcome.reason, outcome.row.line) for outcome in evaluation.outcomes)
 
 
 def name_uses(evaluation: MemoryEvaluation) -> Mapping[tuple[str, str], int]:
@@ -266,5 +262,4 @@ def predictions_table(evaluation: MemoryEvaluation) -> str:
 
 
 def _added_cells(outcome: MemoryOutcome) -> tuple[str, ...]:
-    numbers = (outcome.predicted.get(metric) for metric in MemoryMetric)
-    return (*("" if value is None else f"{value:.10g}" for value in numbers), outcome.reason)
+    return (*(figure_cell(outcome.predicted.get(metric)) for metric in MemoryMetric), outcome.reason)

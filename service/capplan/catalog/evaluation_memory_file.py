@@ -16,8 +16,8 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Final, TypeVar
 
-from capplan.catalog.evaluation_table import MalformedRowError, check_header, check_width, csv_lines
-from capplan.catalog.importers.reading import FILE_FIELD, decode, number, shown, text_of, whole
+from capplan.catalog.evaluation_table import check_width, read_rows
+from capplan.catalog.importers.reading import FILE_FIELD, UnusableError, cell_number, number, shown, text_of, whole
 from capplan.catalog.tables.measurements import MAX_DEVICES
 from capplan.errors import InvalidInputError
 
@@ -143,12 +143,9 @@ def read_memory_file(content: bytes) -> MemoryFile:
         InvalidInputError: it is no UTF-8 or no CSV, or its header lacks a column, has one twice, has one under two
             names, or has one that predictions would add.
     """
-    lines = csv_lines(decode(content))
-    _, header = next(lines, (0, []))
-    columns = [cell.strip() for cell in header]
-    check_header(columns, _REQUIRED, ADDED_COLUMNS)
+    header, columns, rows = read_rows(content, _REQUIRED, ADDED_COLUMNS)
     canonical = _canonical(columns)
-    return MemoryFile(tuple(header), tuple(_row(line, cells, columns, canonical) for line, cells in lines))
+    return MemoryFile(tuple(header), tuple(_row(line, cells, columns, canonical) for line, cells in rows))
 
 
 def _canonical(columns: Sequence[str]) -> list[str]:
@@ -174,7 +171,7 @@ def _row(line: int, cells: Sequence[str], columns: Sequence[str], canonical: Seq
             record.setdefault("engine", "vllm")
         stated, measured = _stated(record), _measured(record)
         return MemoryRow(line, tuple(cells), stated, measured, "")
-    except MalformedRowError as error:
+    except UnusableError as error:
         return MemoryRow(line, tuple(cells), None, {}, str(error))
 
 
@@ -216,26 +213,14 @@ def _remarked(pattern: re.Pattern[str], notes: str) -> int | None:
 
 
 def _measured(record: Mapping[str, str]) -> dict[MemoryMetric, float]:
-    figures = {}
-    for metric in MemoryMetric:
-        cell = record.get(metric.value, "")
-        if cell:
-            value = number(cell)
-            if value is None:
-                raise MalformedRowError(f"{metric.value} is {shown(cell)}, not a number")
-            figures[metric] = value
-    return figures
+    figures = {metric: cell_number(record, metric.value, number) for metric in MemoryMetric}
+    return {metric: value for metric, value in figures.items() if value is not None}
 
 
 def _positive(record: Mapping[str, str], column: str, read: Callable[[str], _T | None], largest: float) -> _T | None:
-    cell = record.get(column, "")
-    if not cell:
-        return None
-    found = read(cell)
-    if found is None:
-        raise MalformedRowError(f"{column} is {shown(cell)}, not a {'whole ' if read is whole else ''}number")
-    if not 0 < found <= largest:
-        raise MalformedRowError(f"{column} is {found:g}; accepted: above 0, at most {largest:g}")
+    found = cell_number(record, column, read)
+    if found is not None and not 0 < found <= largest:
+        raise UnusableError(f"{column} is {found:g}; accepted: above 0, at most {largest:g}")
     return found
 
 
@@ -244,5 +229,5 @@ def _boolean(record: Mapping[str, str], column: str) -> bool:
     if cell in _YES:
         return True
     if cell and cell not in _NO:
-        raise MalformedRowError(f"{column} is {shown(cell)}; accepted: yes, no")
+        raise UnusableError(f"{column} is {shown(cell)}; accepted: yes, no")
     return False

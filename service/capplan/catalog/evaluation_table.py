@@ -1,45 +1,38 @@
-"""A CSV table that is evaluated row by row: its lines, its header, and the same table with predictions beside it."""
+"""A CSV table that is evaluated row by row: its header, its rows, and the same table with predictions beside it."""
 
 from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from capplan.catalog.importers.reading import FILE_FIELD, shown
+from capplan.catalog.importers.reading import FILE_FIELD, UnusableError, csv_lines, decode, shown
 from capplan.errors import InvalidInputError
 
 
-class MalformedRowError(Exception):
-    """A row that cannot be read; the message says why."""
-
-
-def csv_lines(text: str) -> Iterator[tuple[int, list[str]]]:
-    """(line, cells) of every row that is no empty line.
-
-    Raises:
-        InvalidInputError: it is no CSV; rows before the fault have been handed out.
-    """
-    reader = csv.reader(io.StringIO(text, newline=""))
-    try:
-        for cells in reader:
-            if cells:
-                yield reader.line_num, cells
-    except csv.Error as error:
-        raise InvalidInputError.single(FILE_FIELD, f"line {reader.line_num}: {error}") from None
-
-
-def check_header(names: Sequence[str], required: Iterable[str], added: Iterable[str]) -> None:
-    """Refuses a header that cannot be evaluated.
+def read_rows(
+    content: bytes, required: Iterable[str], added: Iterable[str]
+) -> tuple[list[str], list[str], Iterator[tuple[int, list[str]]]]:
+    """The header of a file, its columns without the blanks around them, and (line, cells) of every row that has cells.
 
     Args:
-        names: its columns, without the blanks around them.
+        content: its bytes.
         required: columns that must be there.
         added: columns that predictions will add.
 
     Raises:
-        InvalidInputError: it lacks a column, has one twice, or has one that predictions would add.
+        InvalidInputError: it is no UTF-8 or no CSV (the rows raise it too), or its header lacks a column, has one
+            twice, or has one that predictions would add.
     """
+    rows = ((line, cells) for line, cells in csv_lines(decode(content)) if cells)
+    _, header = next(rows, (0, []))
+    columns = [cell.strip() for cell in header]
+    _check_header(columns, required, added)
+    return header, columns, rows
+
+
+def _check_header(names: Sequence[str], required: Iterable[str], added: Iterable[str]) -> None:
     missing = [column for column in required if column not in names]
     if missing:
         raise InvalidInputError.single(FILE_FIELD, f"the header has no column {', '.join(missing)}")
@@ -55,10 +48,10 @@ def check_width(cells: Sequence[str], columns: Sequence[str]) -> None:
     """Refuses a row of another length than the header.
 
     Raises:
-        MalformedRowError: it is.
+        UnusableError: it is.
     """
     if len(cells) != len(columns):
-        raise MalformedRowError(f"the row has {len(cells)} cells, the header {len(columns)}")
+        raise UnusableError(f"the row has {len(cells)} cells, the header {len(columns)}")
 
 
 def table_with_predictions(
@@ -85,3 +78,24 @@ def table_with_predictions(
         own = cells[:width]
         writer.writerow((*own, *[""] * (width - len(own)), *added, *cells[width:]))
     return table.getvalue()
+
+
+def figure_cell(value: float | None) -> str:
+    """A figure as a cell; empty where there is none."""
+    # Ten digits: more than any estimate carries, and what is read back rounds to the same figure everywhere.
+    return "" if value is None else f"{value:.10g}"
+
+
+def count_reasons(reasons: Iterable[tuple[str, int]]) -> Mapping[str, tuple[int, int]]:
+    """(rows, line of the first one) by reason, most frequent first.
+
+    Args:
+        reasons: (reason, line) row by row; an empty reason is none.
+    """
+    rows: Counter[str] = Counter()
+    first: dict[str, int] = {}
+    for reason, line in reasons:
+        if reason:
+            rows[reason] += 1
+            first.setdefault(reason, line)
+    return {reason: (count, first[reason]) for reason, count in rows.most_common()}

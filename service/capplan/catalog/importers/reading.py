@@ -7,8 +7,8 @@ import io
 import json
 import math
 import re
-from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final, TypeVar
 
 from capplan.catalog.importers.runs import Parsed
 from capplan.errors import InvalidInputError
@@ -17,6 +17,8 @@ FILE_FIELD: Final = "file"
 
 _NUMBER: Final = re.compile(r"\s*[+-]?(?:[0-9]{1,40}(?:\.[0-9]{0,40})?|\.[0-9]{1,40})(?:[eE][+-]?[0-9]{1,4})?\s*")
 _MAX_SHOWN: Final = 60
+
+_T = TypeVar("_T", int, float)
 
 
 class UnusableError(Exception):
@@ -83,8 +85,8 @@ def _objects(value: Any, place: str, parsed: Parsed) -> Iterator[tuple[str, Mapp
         parsed.reject(place, f"is {shown(value)}, not an object")
 
 
-def csv_rows(text: str) -> Iterator[tuple[int, list[str]]]:
-    """(line, cells) of every row that has any.
+def csv_lines(text: str) -> Iterator[tuple[int, list[str]]]:
+    """(line on which it ends, cells as they are) of every row; an empty line has none.
 
     Raises:
         InvalidInputError: it is no CSV; rows before the fault have been handed out.
@@ -92,12 +94,18 @@ def csv_rows(text: str) -> Iterator[tuple[int, list[str]]]:
     reader = csv.reader(io.StringIO(text, newline=""))
     try:
         for row in reader:
-            if any(cell.strip() for cell in row):
-                yield reader.line_num, row
-            else:
-                yield reader.line_num, []
+            yield reader.line_num, row
     except csv.Error as error:
         raise InvalidInputError.single(FILE_FIELD, f"line {reader.line_num}: {error}") from None
+
+
+def csv_rows(text: str) -> Iterator[tuple[int, list[str]]]:
+    """:func:`csv_lines` in which a row of blanks alone is an empty line.
+
+    Raises:
+        InvalidInputError: it is no CSV; rows before the fault have been handed out.
+    """
+    return ((line, row if any(cell.strip() for cell in row) else []) for line, row in csv_lines(text))
 
 
 def csv_records(text: str, required: tuple[str, ...], parsed: Parsed) -> Iterator[tuple[int, dict[str, str]]]:
@@ -136,6 +144,26 @@ def whole(value: Any) -> int | None:
     """A whole number of at most nine digits, written as one or as text; anything else is ``None``."""
     result = number(value)
     return int(result) if result is not None and result.is_integer() and abs(result) < 1e9 else None
+
+
+def cell_number(record: Mapping[str, str], column: str, read: Callable[[str], _T | None]) -> _T | None:
+    """The number in a cell; ``None`` where it is empty or there is no such column.
+
+    Args:
+        record: cells by column.
+        column: the cell's.
+        read: :func:`number` or :func:`whole`.
+
+    Raises:
+        UnusableError: it holds something else.
+    """
+    cell = record.get(column, "").strip()
+    if not cell:
+        return None
+    found = read(cell)
+    if found is None:
+        raise UnusableError(f"{column} is {shown(cell)}, not a {'whole ' if read is whole else ''}number")
+    return found
 
 
 def text_of(value: Any) -> str | None:

@@ -9,17 +9,15 @@ Columns that must be there: ``model``, ``gpu``, ``load_kind``, ``metric``, ``val
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Final, TypeVar
+from collections.abc import Mapping
+from typing import Final
 
-from capplan.catalog.importers.reading import UnusableError, csv_records, number, shown, text_of, whole
+from capplan.catalog.importers.reading import UnusableError, cell_number, csv_records, number, shown, text_of, whole
 from capplan.catalog.importers.runs import Facts, Figure, Parsed, Run
 from capplan.estimation.measurement import RATE_METRICS
 
 _REQUIRED: Final = ("model", "gpu", "load_kind", "metric", "value")
 _BOOLEANS: Final = {"": False, "false": False, "0": False, "true": True, "1": True}
-
-_T = TypeVar("_T", int, float)
 
 
 def parse_table(text: str) -> Parsed:
@@ -39,10 +37,10 @@ def parse_table(text: str) -> Parsed:
 
 def _run(place: str, record: Mapping[str, str]) -> Run:
     metric = record["metric"].strip()
-    value = _optional(record, "value", number)
+    value = cell_number(record, "value", number)
     if value is None:
         raise UnusableError("value is empty")
-    devices = _optional(record, "num_gpus", whole)
+    devices = cell_number(record, "num_gpus", whole)
     if _boolean(record, "per_gpu") and metric in RATE_METRICS:
         if devices is None:
             raise UnusableError("per_gpu is true, but num_gpus is empty")
@@ -65,14 +63,14 @@ def _run(place: str, record: Mapping[str, str]) -> Run:
             kv_cache=text_of(record.get("kv_precision")),
             mig_profile=text_of(record.get("mig_profile")),
             devices=devices,
-            tensor_parallel=_optional(record, "tp", whole),
-            pipeline_parallel=_optional(record, "pp", whole),
-            expert_parallel=_optional(record, "ep", whole),
-            attention_data_parallel=_optional(record, "dp", whole),
-            input_tokens=_optional(record, "isl", number),
-            output_tokens=_optional(record, "osl", number),
+            tensor_parallel=cell_number(record, "tp", whole),
+            pipeline_parallel=cell_number(record, "pp", whole),
+            expert_parallel=cell_number(record, "ep", whole),
+            attention_data_parallel=cell_number(record, "dp", whole),
+            input_tokens=cell_number(record, "isl", number),
+            output_tokens=cell_number(record, "osl", number),
             load_kind=text_of(record["load_kind"]),
-            load_value=_optional(record, "load_value", number),
+            load_value=cell_number(record, "load_value", number),
             source=text_of(record.get("source_title")),
             source_url=text_of(record.get("source_url")),
             as_of=text_of(record.get("source_version_or_date")),
@@ -81,16 +79,6 @@ def _run(place: str, record: Mapping[str, str]) -> Run:
         tuple(dict.fromkeys(flags)),
         (notes,) if notes else (),
     )
-
-
-def _optional(record: Mapping[str, str], column: str, read: Callable[[str], _T | None]) -> _T | None:
-    cell = record.get(column, "").strip()
-    if not cell:
-        return None
-    found = read(cell)
-    if found is None:
-        raise UnusableError(f"{column} is {shown(cell)}, not a {'whole ' if read is whole else ''}number")
-    return found
 
 
 def _boolean(record: Mapping[str, str], column: str) -> bool:
