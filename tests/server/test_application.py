@@ -120,6 +120,18 @@ def test_a_model_is_described_exactly(application: Application) -> None:
     assert mxfp4.weight_bytes == 0
 
 
+def test_a_checkpoint_stored_in_fp32_is_described_as_engines_load_it(application: Application) -> None:
+    request = describe_request()
+    request.model.config_json = json.dumps(CONFIG | {"torch_dtype": "float32"})
+    model = application.describe_model(request).model
+    assert (model.native_weights, model.weight_bytes) == ("fp32", 4 * MODEL_PARAMETERS)
+    assert (model.weights, model.kv_cache, model.kv_cache_bytes_per_token) == ("bf16", "bf16", KV_BYTES_PER_TOKEN)
+    assert any("stored in fp32 and taken in bf16" in sentence for sentence in model.assumptions)
+    request.precisions.append("fp32")
+    kept = application.describe_model(request).model
+    assert (kept.weights, kept.kv_cache, kept.kv_cache_bytes_per_token) == ("fp32", "fp32", 2 * KV_BYTES_PER_TOKEN)
+
+
 def test_without_precisions_every_possible_one_is_described(application: Application) -> None:
     sizes = application.describe_model(describe_request()).model.precisions
     assert {"bf16", "fp8", "int4"} <= {size.weights for size in sizes}

@@ -9,7 +9,7 @@ from capplan.catalog.snapshot import CatalogSnapshot
 from capplan.errors import FieldViolation, InvalidInputError
 from capplan.modeling.architecture import ModelArchitecture
 from capplan.modeling.costs import ModelCosts, model_costs
-from capplan.modeling.precision import accepted_weight_precisions, native_precision, sizable_weight_precisions
+from capplan.modeling.precision import accepted_weight_precisions, sizable_weight_precisions
 from capplan.planning.deployment import estimate_deployment
 from capplan.planning.planner import plan
 from capplan.server.conversion.models import to_model_description
@@ -86,13 +86,10 @@ class PlannerApplication:
         asked = tuple(request.precisions)
         sizable = sizable_weight_precisions(architecture)
         # Figures of tokens, steps and accelerators need one format the model can be stored in: the first such one
-        # asked for, or its own.
-        weights = next((precision for precision in asked if precision in sizable), native_precision(architecture))
-        kv_cache = request.kv_cache or "auto"
-        if not asked and weights == "fp32" and kv_cache == "auto":
-            kv_cache = "bf16"  # engines serve a checkpoint that happens to be stored in fp32 in 16 bit
+        # asked for, or what engines load.
+        weights = next((precision for precision in asked if precision in sizable), None)
         with _fields_renamed("precision.kv_cache", "kv_cache"):
-            costs = model_costs(architecture, weights, kv_cache)
+            costs = model_costs(architecture, weights, request.kv_cache or "auto")
         return planner_service_pb2.DescribeModelResponse(
             model=to_model_description(
                 architecture,

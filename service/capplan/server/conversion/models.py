@@ -95,7 +95,7 @@ def to_model_description(
         full_context_tokens=full_context_tokens(costs),
         accelerators=fits,
         training=to_training(architecture, training or model_pb2.TrainingSelection()),
-        assumptions=(*architecture.assumptions, *assumed),
+        assumptions=(*costs.assumptions, *assumed),
     )
 
 
