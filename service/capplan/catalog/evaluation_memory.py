@@ -27,7 +27,7 @@ from capplan.catalog.evaluation_memory_names import (
 )
 from capplan.catalog.evaluation_table import count_reasons, figure_cell, table_with_predictions
 from capplan.catalog.snapshot import CatalogSnapshot
-from capplan.errors import InvalidInputError, NotFoundError
+from capplan.errors import InvalidInputError
 from capplan.estimation.engine import EngineChoice, memory_fraction_field
 from capplan.estimation.footprint import rank_footprint
 from capplan.estimation.replica import Parallelism
@@ -116,9 +116,7 @@ class _Predictor:
         try:
             build = self._names.build(stated.model, stated.weights)
             costs = self._costs_of(build, cache_word(stated.kv_cache), without_towers=stated.without_towers)
-        except UnresolvedError as error:
-            return MemoryOutcome(row, {}, reason=str(error))
-        except InvalidInputError as error:
+        except (UnresolvedError, InvalidInputError) as error:
             return MemoryOutcome(row, {}, reason=_sentence(error))
         taken = Taken(build.profile, build.family, build.weights, costs.kv_precision)
         try:
@@ -136,8 +134,7 @@ class _Predictor:
                 max_context_tokens=stated.max_model_len,
             )
         except (UnresolvedError, InvalidInputError, ValueError) as error:
-            reason = _sentence(error) if isinstance(error, InvalidInputError) else str(error)
-            return MemoryOutcome(row, _weights_alone(costs, stated), taken, f"weights alone: {reason}")
+            return MemoryOutcome(row, _weights_alone(costs, stated), taken, f"weights alone: {_sentence(error)}")
         if start.memory is None:
             return MemoryOutcome(row, {}, taken, "; ".join(fault.description for fault in start.faults))
         if start.settings is not None:
@@ -159,12 +156,11 @@ class _Predictor:
         if not name:
             return None
         board = self._snapshot.mig_board_of(accelerator)
-        profile = (
-            next((p for p in board.profiles if p.name == name.removeprefix("MIG ").strip()), None) if board else None
-        )
-        if board is None or profile is None:
-            raise UnresolvedError(f"{accelerator.product_name} has no MIG profile {name!r}")
-        return board, profile
+        if board is not None:
+            for profile in board.profiles:
+                if profile.name == name.removeprefix("MIG ").strip():
+                    return board, profile
+        raise UnresolvedError(f"{accelerator.product_name} has no MIG profile {name!r}")
 
 
 def _states_all(stated: StatedStart) -> bool:
@@ -172,7 +168,7 @@ def _states_all(stated: StatedStart) -> bool:
     return release and stated.memory_fraction is not None and stated.tensor_parallel is not None
 
 
-def _sentence(error: InvalidInputError | NotFoundError) -> str:
+def _sentence(error: Exception) -> str:
     if isinstance(error, InvalidInputError):
         return "; ".join(violation.description for violation in error.violations)
     return str(error)

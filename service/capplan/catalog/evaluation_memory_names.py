@@ -15,6 +15,7 @@ from capplan.estimation.engine import EngineChoice, engine_name, modelled_versio
 from capplan.hardware.accelerator import Accelerator
 from capplan.modeling.architecture import ModelArchitecture
 from capplan.modeling.precision import accepted_weight_precisions, native_precision
+from capplan.units import GB, GIB
 
 _FORMAT_WORDS: Final = MappingProxyType(
     {"nvfp4": "nvfp4", "fp4": "nvfp4", "mxfp4": "mxfp4", "fp8": "fp8", "float8": "fp8", "f8": "fp8"}
@@ -185,9 +186,10 @@ class NameReader:
                 found = [self._snapshot.resolve_accelerator(spelling)]
             except NotFoundError as error:
                 missing = error
-                found = [self._snapshot.accelerators[sku].accelerator for sku in error.near]
-                words = set(re.split(r"[^a-z0-9]+", spelling.lower())) - {""}
-                found = [a for a in found if words <= set(re.split(r"[^a-z0-9]+", a.sku))]
+                # Every device of these words, not those few that the error has room to name.
+                words = _words(spelling)
+                records = self._snapshot.accelerators.items()
+                found = [record.accelerator for sku, record in records if words and words <= _words(sku)]
             fitting = [accelerator for accelerator in found if _has_memory(accelerator, memory_gb)]
             modules = [accelerator for accelerator in fitting if "-sxm" in accelerator.sku]
             if len(modules) == 1:
@@ -223,13 +225,15 @@ def _base_words(name: str) -> tuple[str, str | None]:
     return f"{publisher.casefold()}{slash}{'-'.join(words)}", precision
 
 
+def _words(name: str) -> set[str]:
+    return set(re.split(r"[^a-z0-9]+", name.lower())) - {""}
+
+
 def _has_memory(accelerator: Accelerator, memory_gb: float | None) -> bool:
     if memory_gb is None or accelerator.memory_bytes is None:
         return True
     # What a source calls GB may be either; the difference between them is inside the tolerance.
-    return any(
-        abs(accelerator.memory_bytes / (memory_gb * unit) - 1) <= _MEMORY_TOLERANCE for unit in (1_000_000_000, 2**30)
-    )
+    return any(abs(accelerator.memory_bytes / (memory_gb * unit) - 1) <= _MEMORY_TOLERANCE for unit in (GB, GIB))
 
 
 def engine_release(engine: str, stated: str, date: str) -> EngineChoice:
