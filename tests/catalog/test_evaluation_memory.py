@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import csv
 import io
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -16,6 +17,9 @@ from capplan.catalog.evaluation_memory import evaluate_memory, name_uses, predic
 from capplan.catalog.evaluation_memory_errors import DEFAULTED, KNOWN, memory_error_tables, worst_rows
 from capplan.catalog.evaluation_memory_file import ADDED_COLUMNS, MemoryMetric, read_memory_file
 from capplan.catalog.evaluation_memory_names import NameReader, UnresolvedError, cache_word, engine_release
+from capplan.catalog.names import MAX_NEAR_NAMES
+from capplan.catalog.repository import Revision
+from capplan.catalog.snapshot import CatalogSnapshot
 from capplan.errors import InvalidInputError
 
 COLUMNS = [
@@ -336,6 +340,20 @@ def test_no_model_is_guessed(names, name):
 )
 def test_devices_are_told_apart_by_their_memory(names, name, memory, sku):
     assert names.accelerator(name, memory).sku == sku
+
+
+def test_a_device_is_found_among_more_than_an_error_names(snapshot):
+    # Names that look alike are listed by name, so these come before the SXM module.
+    usual = snapshot.accelerators["h100-pcie-80gb"]
+    boards = [
+        replace(usual, accelerator=replace(usual.accelerator, sku=f"h100-board-{number}-80gb"), aliases=())
+        for number in range(MAX_NEAR_NAMES)
+    ]
+    records = [*snapshot.accelerators.values(), *boards]
+    grown = CatalogSnapshot.build(
+        Revision(snapshot.revision, snapshot.updated_at), records, (), (), (), snapshot.models.values(), None
+    )
+    assert NameReader(grown).accelerator("H100", 80).sku == "h100-sxm-80gb"
 
 
 @pytest.mark.parametrize(("name", "memory"), [("A100", None), ("H20", 141), ("", None), ("RTX 4060", 8)])
