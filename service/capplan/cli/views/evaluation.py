@@ -14,6 +14,7 @@ from rich.console import Console
 from capplan.catalog.evaluation import reason_counts
 from capplan.catalog.names import fold_accelerator_name, fold_model_name
 from capplan.cli.output import new_table, print_bullets, print_heading
+from capplan.cli.views.evaluation_parts import json_reasons, print_names, print_reasons
 from capplan.cli.views.figures import count, figure
 from capplan.estimation.evaluation import ErrorStatistics, error_tables, families_to_split, interval_coverage, worst
 
@@ -127,10 +128,7 @@ def _print_reasons(console: Console, evaluation: Evaluation) -> None:
     if not reasons:
         return
     print_heading(console, "Not predicted, by reason")
-    table = new_table(console, "rows", "first line", "reason", right=("rows", "first line"))
-    for reason, (rows, line) in list(reasons.items())[:_FEW]:
-        table.add_row(count(rows), str(line), reason)
-    console.print(table)
+    print_reasons(console, list(reasons.items())[:_FEW])
     if len(reasons) > _FEW:
         rest = sum(rows for rows, _ in list(reasons.values())[_FEW:])
         console.print(f"and {count(rest)} rows for {len(reasons) - _FEW} more reasons; --output json lists them")
@@ -148,10 +146,7 @@ def _print_malformed(console: Console, evaluation: Evaluation) -> None:
 
 def _print_names(console: Console, evaluation: Evaluation) -> None:
     print_heading(console, "What names were taken for")
-    table = new_table(console, "rows", "published", "taken for", right=("rows",))
-    for (published, taken), rows in _name_pairs(evaluation).items():
-        table.add_row(count(rows), published, taken)
-    console.print(table)
+    print_names(console, _name_pairs(evaluation))
 
 
 def _print_differing_names(console: Console, evaluation: Evaluation) -> None:
@@ -161,10 +156,7 @@ def _print_differing_names(console: Console, evaluation: Evaluation) -> None:
     if not pairs:
         console.print("every name is the catalogue's")
     else:
-        table = new_table(console, "rows", "published", "taken for", right=("rows",))
-        for (published, taken), rows in pairs.items():
-            table.add_row(count(rows), published, taken)
-        console.print(table)
+        print_names(console, pairs)
     console.print("--verbose prints every name, and formats as published beside those they were taken for")
 
 
@@ -236,10 +228,7 @@ def print_json_evaluation(evaluation: Evaluation, basis: Mapping[str, Any]) -> N
             for outcome in outcomes
             if outcome.layout is not None
         ],
-        "not_predicted": [
-            {"reason": reason, "rows": rows, "first_line": line}
-            for reason, (rows, line) in reason_counts(evaluation).items()
-        ],
+        "not_predicted": json_reasons(reason_counts(evaluation)),
         "malformed": [{"line": row.line, "reason": row.fault} for row in evaluation.file.rows if row.malformed],
         "names": [asdict(use) for use in evaluation.names],
     }

@@ -14,6 +14,7 @@ from capplan.catalog.evaluation_memory import name_uses, reason_counts
 from capplan.catalog.evaluation_memory_errors import memory_error_tables, worst_rows
 from capplan.catalog.evaluation_memory_file import MemoryMetric
 from capplan.cli.output import new_table, print_heading
+from capplan.cli.views.evaluation_parts import json_reasons, print_names, print_reasons
 from capplan.cli.views.figures import ABSENT, count, figure
 
 if TYPE_CHECKING:
@@ -101,10 +102,7 @@ def _print_reasons(console: Console, evaluation: MemoryEvaluation) -> None:
     if not reasons:
         return
     print_heading(console, "Not predicted, or not in full, by reason")
-    table = new_table(console, "rows", "first line", "reason", right=("rows", "first line"))
-    for reason, (rows, line) in reasons.items():
-        table.add_row(count(rows), str(line), reason)
-    console.print(table)
+    print_reasons(console, reasons.items())
 
 
 def _print_names(console: Console, evaluation: MemoryEvaluation) -> None:
@@ -112,10 +110,7 @@ def _print_names(console: Console, evaluation: MemoryEvaluation) -> None:
     if not uses:
         return
     print_heading(console, "What names were taken for")
-    table = new_table(console, "rows", "published", "taken for", right=("rows",))
-    for (published, taken), rows in uses.items():
-        table.add_row(count(rows), published, taken)
-    console.print(table)
+    print_names(console, uses)
 
 
 def _print_rows(console: Console, evaluation: MemoryEvaluation) -> None:
@@ -165,10 +160,7 @@ def print_json_evaluation(evaluation: MemoryEvaluation, basis: Mapping[str, Any]
             }
             for row in worst_rows(evaluation.comparisons, _WORST)
         ],
-        "not_predicted": [
-            {"reason": reason, "rows": rows, "first_line": line}
-            for reason, (rows, line) in reason_counts(evaluation).items()
-        ],
+        "not_predicted": json_reasons(reason_counts(evaluation)),
         "names": [
             {"published": published, "taken_for": taken, "rows": rows}
             for (published, taken), rows in name_uses(evaluation).items()
