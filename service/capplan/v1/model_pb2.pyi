@@ -64,7 +64,8 @@ class Precision(_message.Message):
     KV_CACHE_FIELD_NUMBER: _builtins.int
     weights: _builtins.str
     """Weights: fp32, tf32, bf16, fp16, fp8, int8, int4, mxfp4 or nvfp4. Empty means the format the checkpoint is
-    published in. On a 16-bit checkpoint the published recipe of the format is applied and named as an assumption.
+    published in, and bf16 for one stored in fp32, as engines load it. On a 16-bit checkpoint the published recipe of the
+    format is applied and named as an assumption.
     """
     kv_cache: _builtins.str
     """KV cache: auto, bf16, fp16 or fp8. Empty means auto: what the checkpoint asks for, else 16 bit."""
@@ -622,7 +623,7 @@ class ModelDescription(_message.Message):
     """Bytes of all weights in the precision the checkpoint is published in, scales and zero points included."""
     weights: _builtins.str
     """Weight precision that figures of tokens, steps and accelerators are for: the first asked one that the model can be
-    stored in, else the published one.
+    stored in, else what an empty Precision.weights means.
     """
     multi_token_prediction_parameters: _builtins.int
     """Parameters of the multi-token-prediction layers in the checkpoint, in no other figure."""
