@@ -16,10 +16,10 @@ from tests.hardware.devices import B200, H100
 
 TRUTH = Coefficients(
     values={
-        "gemm_rate": 0.5,
-        "layer_s": 60e-6,
+        "gemm_rate": 0.55,
+        "layer_s": 45e-6,
         "request_s": 25e-3,
-        deviation_key("weight_read", "generation", "ampere"): 0.8,
+        deviation_key("weight_read", "generation", "ampere"): 0.9,
     }
 )
 

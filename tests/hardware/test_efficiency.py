@@ -95,11 +95,11 @@ def test_memory_fractions_are_the_measured_ones(device, weights, kv, kv_fp8):
     assert prior.kv_fp8_memory_fraction == pytest.approx(kv_fp8, abs=0.001)
 
 
-def test_low_bit_weights_read_slower_on_blackwell():
-    # FP8 .60-.67 and NVFP4 .53-.64 of peak, where BF16 reaches .77.
-    assert 0.60 <= efficiency(B200, "fp8").memory_fraction <= 0.67
-    assert 0.53 <= efficiency(B200, "fp4").memory_fraction <= 0.64
-    assert 0.76 <= efficiency(H100, "fp8").memory_fraction <= 0.80
+@pytest.mark.parametrize("device", [H100, B200])
+def test_weights_are_read_alike_in_every_format(device):
+    # Measured low-bit products of few tokens read slower, by what one launch takes; the step model counts launches.
+    fractions = {efficiency(device, arithmetic).memory_fraction for arithmetic in device.peak_flop_per_s}
+    assert fractions == {efficiency(device, "bf16").memory_fraction}
 
 
 def test_unmeasured_product_takes_its_generation():

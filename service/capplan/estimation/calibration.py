@@ -10,18 +10,25 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import least_squares
 
-from capplan.estimation.coefficients import BY_NAME, COEFFICIENTS, Coefficients, deviation_key
+from capplan.estimation.coefficients import BY_NAME, COEFFICIENTS, UNFITTED, Coefficients, deviation_key
+from capplan.estimation.measurement import Measurement
 from capplan.estimation.observation import Batch, Metric, Observation, batches, measured, predict, settle
 from capplan.hardware.arithmetic import arithmetic_support
 
 _MIN_ROWS = 12
 """A deviation is fitted only where at least so many rows speak of it."""
-_POOLED_SIGMA = 0.7
-_DEVIATION_SIGMA = 0.3
-"""Widths of the normal priors on log pooled values (around the start) and on log deviations (around none)."""
-_PRIOR_WEIGHT = 1.0
+_POOLED_SIGMA = 0.3
+_DEVIATION_SIGMA = 0.1
+"""Widths of the normal priors on log pooled values (around the start) and on log deviations (around none). Wider ones
+fit the rows better and rows of devices and models left out worse."""
+_WIDE = frozenset({"request_s", "burst_share"})
+"""Coefficients that stand for a server's front end and a benchmark's habits, of which little is known beforehand."""
+_WIDE_POOLED_SIGMA = 0.7
+_WIDE_DEVIATION_SIGMA = 0.3
 _ROBUST_SCALE = 0.15
-"""Log residual from which on a row counts linearly instead of squared: contradicting sources must not bend the fit."""
+"""Scale of the Cauchy loss on log residuals: contradicting sources must not bend the fit."""
+_LITTLE_TRUSTED_WEIGHT = 0.5
+_OWN_WEIGHT = 2.0
 _METRIC_WEIGHTS = {
     Metric.TPOT: 1.0,
     Metric.ITL: 1.0,
@@ -30,8 +37,10 @@ _METRIC_WEIGHTS = {
     Metric.TOTAL: 0.4,
     Metric.REQUESTS: 0.4,
 }
-_OUTER_ROUNDS = 3
-_INNER_ROUNDS = 5
+_NUDGE = 1e-4
+"""Step of log coefficients by which derivatives are taken."""
+_OUTER_ROUNDS = 2
+_INNER_ROUNDS = 6
 
 
 def group_key(observation: Observation) -> tuple[str, str, str, str, str, str]:
@@ -44,11 +53,14 @@ def row_weights(observations: Sequence[Observation]) -> NDArray[np.float64]:
     """Weights, (N,): rows of a group share the weight of the square root of their number."""
     sizes = Counter(group_key(o) for o in observations)
     return np.array(
-        [
-            _METRIC_WEIGHTS[o.metric] * sizes[group_key(o)] ** -0.25 * (2.0 if o.measurement.own else 1.0)
-            for o in observations
-        ]
+        [_METRIC_WEIGHTS[o.metric] * sizes[group_key(o)] ** -0.25 * _trust_weight(o.measurement) for o in observations]
     )
+
+
+def _trust_weight(measurement: Measurement) -> float:
+    if measurement.own:
+        return _OWN_WEIGHT
+    return _LITTLE_TRUSTED_WEIGHT if measurement.trust == "B-" else 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,10 +90,13 @@ def _parameters(observations: Sequence[Observation]) -> list[_Parameter]:
     parameters = []
     for c in COEFFICIENTS:
         log = float(np.log(c.start))
-        parameters.append(_Parameter(c.name, log, float(np.log(c.low)), float(np.log(c.high)), _POOLED_SIGMA))
+        pooled, deviation = (
+            (_WIDE_POOLED_SIGMA, _WIDE_DEVIATION_SIGMA) if c.name in _WIDE else (_POOLED_SIGMA, _DEVIATION_SIGMA)
+        )
+        parameters.append(_Parameter(c.name, log, float(np.log(c.low)), float(np.log(c.high)), pooled))
         for kind, value in kept:
             if kind in BY_NAME[c.name].keys:
-                parameters.append(_Parameter(deviation_key(c.name, kind, value), 0.0, -1.5, 1.5, _DEVIATION_SIGMA))
+                parameters.append(_Parameter(deviation_key(c.name, kind, value), 0.0, -1.5, 1.5, deviation))
     return parameters
 
 
@@ -100,17 +115,126 @@ class Fit:
     rounds: int
 
 
-def _coefficients(
-    parameters: Sequence[_Parameter], log_values: NDArray[np.float64], observations: Sequence[Observation]
-) -> Coefficients:
-    return Coefficients(
-        values={p.key: float(np.exp(v)) for p, v in zip(parameters, log_values, strict=True)},
-        generations=frozenset(o.replica.device.accelerator.architecture for o in observations),
-        engines=frozenset(o.replica.settings.name for o in observations),
-    )
+@dataclass(frozen=True, slots=True)
+class _Move:
+    """One change of the coefficients from which columns of the Jacobian are read.
+
+    A row has one generation and one engine. Hence a coefficient's pooled value moves a row just as the deviation by the
+    row's generation does, and one evaluation gives the columns of all of them.
+
+    Attributes:
+        parameter: what is changed.
+        columns: parameters whose columns it gives, each with the rows, (N,), it is about.
+        rows: (N,) rows it moves.
+    """
+
+    parameter: int
+    columns: tuple[tuple[int, NDArray[np.bool_]], ...]
+    rows: NDArray[np.bool_]
 
 
-def calibrate(observations: Sequence[Observation], progress: Callable[[int, float], None] | None = None) -> Fit:
+def _moves(parameters: Sequence[_Parameter], observations: Sequence[Observation]) -> tuple[_Move, ...]:
+    found = [_deviations_of(observation) for observation in observations]
+    everything = np.ones(len(observations), dtype=np.bool_)
+    moves = []
+    columns: list[tuple[int, NDArray[np.bool_]]] = []
+    for index, parameter in reversed(list(enumerate(parameters))):
+        _, _, deviation = parameter.key.partition("|")
+        kind, _, value = deviation.partition("=")
+        rows = np.array([(kind, value) in pairs for pairs in found]) if kind else everything
+        if kind == "arithmetic":
+            # several to a row, so each is a move of its own
+            moves.append(_Move(index, ((index, rows),), rows))
+            continue
+        columns.append((index, rows))
+        if not kind:
+            moves.append(_Move(index, tuple(columns), everything))
+            columns = []
+    return tuple(moves)
+
+
+class _Problem:
+    """Residuals and their Jacobian as functions of the log coefficients."""
+
+    def __init__(self, observations: Sequence[Observation], progress: Callable[[int, float], None] | None) -> None:
+        self.parameters = _parameters(observations)
+        self._observations = observations
+        self._groups: tuple[tuple[Batch, NDArray[np.int64]], ...] = batches(observations)
+        self._truth, self._weights = measured(observations), row_weights(observations)
+        self._moves = _moves(self.parameters, observations)
+        self._start = np.array([p.start for p in self.parameters])
+        self._sigma = np.array([p.sigma for p in self.parameters])
+        self._progress, self._evaluations = progress, 0
+
+    def coefficients(self, values: NDArray[np.float64]) -> Coefficients:
+        """The coefficients that log values stand for."""
+        return Coefficients(
+            values={p.key: float(np.exp(v)) for p, v in zip(self.parameters, values, strict=True)},
+            generations=frozenset(o.replica.device.accelerator.architecture for o in self._observations),
+            engines=frozenset(o.replica.settings.name for o in self._observations),
+        )
+
+    def initial(self, near: Coefficients) -> NDArray[np.float64]:
+        """Log values of coefficients, those that they lack at their start."""
+        given = [near.values.get(p.key) for p in self.parameters]
+        return np.array(
+            [
+                p.start if v is None else np.clip(np.log(v), p.low, p.high)
+                for p, v in zip(self.parameters, given, strict=True)
+            ]
+        )
+
+    def settle(self, values: NDArray[np.float64]) -> None:
+        """Settles all batches, see :func:`capplan.estimation.observation.settle`."""
+        settle(self._groups, self.coefficients(values))
+
+    def logs(self, values: NDArray[np.float64], rows: NDArray[np.bool_] | None = None) -> NDArray[np.float64]:
+        """(N,) log of predicted over measured; NaN where not predicted, or not asked for."""
+        groups = self._groups if rows is None else [group for group in self._groups if rows[group[1]].any()]
+        result: NDArray[np.float64] = np.log(
+            predict(groups, len(self._observations), self.coefficients(values)) / self._truth
+        )
+        return result
+
+    def residuals(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+        """(N + P,) square roots of the losses of N rows and of P priors."""
+        log = _bounded(self.logs(values))
+        self._evaluations += 1
+        if self._progress is not None:
+            self._progress(self._evaluations, float(np.mean(np.abs(log))))
+        # the Cauchy loss is written as a residual, so that priors stay quadratic
+        robust = np.sign(log) * np.sqrt(np.log1p((log / _ROBUST_SCALE) ** 2))
+        return np.concatenate([self._weights * robust, (values - self._start) / self._sigma])
+
+    def jacobian(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+        """(N + P, P) derivatives of :meth:`residuals`, by one-sided differences of the model."""
+        count, parameters = len(self._observations), np.arange(len(self.parameters))
+        base = _bounded(self.logs(values))
+        scaled = np.abs(base) / _ROBUST_SCALE
+        # d sqrt(log(1 + z^2)) / dz, whose limit at none is 1
+        root = np.sqrt(np.log1p(scaled**2))
+        slope = np.divide(scaled, (1.0 + scaled**2) * root, out=np.ones_like(scaled), where=root > 1e-9) / _ROBUST_SCALE
+        result = np.zeros((count + len(parameters), len(parameters)))
+        for move in self._moves:
+            nudged = values.copy()
+            nudged[move.parameter] += _NUDGE
+            change = np.where(move.rows, _bounded(self.logs(nudged, move.rows)) - base, 0.0)
+            change *= slope * self._weights / _NUDGE
+            for column, rows in move.columns:
+                result[:count, column] = np.where(rows, change, 0.0)
+        result[count + parameters, parameters] = 1.0 / self._sigma
+        return result
+
+
+def _bounded(log: NDArray[np.float64]) -> NDArray[np.float64]:
+    return np.where(np.isfinite(log), np.clip(log, -3.0, 3.0), 0.0)
+
+
+def calibrate(
+    observations: Sequence[Observation],
+    progress: Callable[[int, float], None] | None = None,
+    near: Coefficients | None = None,
+) -> Fit:
     """Fits all coefficients to observations.
 
     Robust least squares of log(predicted / measured) with normal priors on the log coefficients.
@@ -118,46 +242,28 @@ def calibrate(observations: Sequence[Observation], progress: Callable[[int, floa
     Args:
         observations: what was measured, of any mix of models, devices and engines.
         progress: called with the number of evaluations done and the mean absolute log residual.
+        near: coefficients that the result is known to be near to, such as those of most of the same observations; the
+            fit begins there and is done sooner. The priors stay those around the start values.
 
     Raises:
         ValueError: fewer than 30 observations, too few to say anything.
     """
     if len(observations) < 30:
         raise ValueError(f"{len(observations)} observations are too few to calibrate on; at least 30 are needed")
-    groups: tuple[tuple[Batch, NDArray[np.int64]], ...] = batches(observations)
-    truth, weights = measured(observations), row_weights(observations)
-    parameters = _parameters(observations)
-    start = np.array([p.start for p in parameters])
-    sigma = np.array([p.sigma for p in parameters])
-    evaluations = 0
-
-    def residuals(values: NDArray[np.float64]) -> NDArray[np.float64]:
-        nonlocal evaluations
-        evaluations += 1
-        predicted = predict(groups, len(observations), _coefficients(parameters, values, observations))
-        log = np.log(predicted / truth)
-        log = np.where(np.isfinite(log), np.clip(log, -3.0, 3.0), 0.0)
-        if progress is not None:
-            progress(evaluations, float(np.mean(np.abs(log))))
-        scaled = log / _ROBUST_SCALE
-        # pseudo-Huber written as a residual, so that priors stay quadratic
-        robust = np.sign(scaled) * np.sqrt(2.0 * (np.sqrt(1.0 + scaled**2) - 1.0))
-        return np.concatenate([weights * robust, _PRIOR_WEIGHT * (values - start) / sigma])
-
-    values, jacobians = start, 0
-    for _ in range(_OUTER_ROUNDS):
-        settle(groups, _coefficients(parameters, values, observations))
+    problem = _Problem(observations, progress)
+    values, jacobians = problem.initial(near or UNFITTED), 0
+    bounds = (np.array([p.low for p in problem.parameters]), np.array([p.high for p in problem.parameters]))
+    for _ in range(_OUTER_ROUNDS if near is None else 1):
+        problem.settle(values)
         solution = least_squares(
-            residuals,
+            problem.residuals,
             values,
-            bounds=(np.array([p.low for p in parameters]), np.array([p.high for p in parameters])),
-            diff_step=np.full(len(parameters), 1e-4),
-            x_scale=sigma,
+            jac=problem.jacobian,
+            bounds=bounds,
+            x_scale=np.array([p.sigma for p in problem.parameters]),
             max_nfev=_INNER_ROUNDS,
         )
         values = solution.x
         jacobians += int(solution.njev or 0)
-    fitted = _coefficients(parameters, values, observations)
-    settle(groups, fitted)
-    log_residuals = np.log(predict(groups, len(observations), fitted) / truth)
-    return Fit(fitted, log_residuals, jacobians)
+    problem.settle(values)
+    return Fit(problem.coefficients(values), problem.logs(values), jacobians)

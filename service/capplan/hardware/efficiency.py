@@ -201,17 +201,6 @@ _STREAM_GENERATION: Final[Mapping[str, float]] = MappingProxyType(
 _WEIGHT_READ_OF_STREAM: Final = 0.925
 """Weight read over STREAM triad where both are known: A100 .788/.863 = .913, L40S/L40 .833/.889 = .937; the mean."""
 
-_LOW_BIT_WEIGHT_READ: Final[Mapping[tuple[str, str], float]] = MappingProxyType(
-    {
-        ("hopper", "fp8"): 0.78,  # .76-.80
-        ("blackwell", "fp8"): 0.635,  # .60-.67
-        ("blackwell-ultra", "fp8"): 0.635,
-        ("blackwell", "fp4"): 0.585,  # .53-.64
-        ("blackwell-ultra", "fp4"): 0.585,
-    }
-)
-"""Weight reads for few tokens in low-bit arithmetic, middle of the measured range (AIC); scales cost extra loads."""
-
 _SUSTAINED: Final[Mapping[tuple[str, str], float]] = MappingProxyType(
     {
         ("hopper", "bf16"): 0.868,  # H200 .685 / .789
@@ -245,9 +234,8 @@ def efficiency(accelerator: Accelerator, arithmetic: str) -> Efficiency:
 def _efficiency(sku: str, generation: str, arithmetic: str) -> Efficiency:
     key = {"fp16": "bf16", "tf32": "bf16", "fp32": "bf16", "int8": "fp8"}.get(arithmetic, arithmetic)
     compute, half_rate, source = _compute(sku, generation, arithmetic, key)
-    low_bit = _LOW_BIT_WEIGHT_READ.get((generation, key))
     return Efficiency(
-        memory_fraction=_memory(sku, generation, "weights") if low_bit is None else low_bit,
+        memory_fraction=_memory(sku, generation, "weights"),
         kv_memory_fraction=_memory(sku, generation, "kv_bf16"),
         kv_fp8_memory_fraction=_memory(sku, generation, "kv_fp8"),
         compute_fraction=compute,
