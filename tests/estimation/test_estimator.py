@@ -97,8 +97,20 @@ def test_an_interval_and_step_parts_arrive_too() -> None:
         prefill_step_share=0.25,
         bottleneck="compute",
         parts=(StepPart("mlp", 12.0, "compute"),),
+        distance=0.5,
+        engine_versions="vllm 0.8.5 to 0.11.0",
     )
     assert answers(Answering(lambda batches: [full]), (8.0,)) == [full]
+
+
+@pytest.mark.parametrize("distance", [0, 0.0, np.float64(2.5), None])
+def test_a_distance_from_zero_on_is_one_and_so_is_none(distance: Any) -> None:
+    theirs = replace(estimated(8.0), distance=distance)
+    assert answers(Answering(lambda batches: [theirs]), (8.0,)) == [theirs]
+
+
+def test_an_estimate_of_latencies_alone_claims_no_measurement_nearby() -> None:
+    assert (estimated(8.0).distance, estimated(8.0).engine_versions) == (None, "")
 
 
 class UnspeakableError(Exception):
@@ -161,6 +173,9 @@ GARBAGE: list[tuple[dict[str, Any], str]] = [
     ({"prefill_step_share": 1.5}, "prefill_step_share"),
     ({"provenance": "measured by me"}, "provenance"),
     *(({"bottleneck": value}, "bottleneck is no text") for value in (None, "\udcff", "x" * 501)),
+    *(({"distance": value}, "distance is") for value in (math.nan, math.inf, -0.1, True, "near", [0.5])),
+    ({"distance": 10**400}, "OverflowError"),
+    *(({"engine_versions": value}, "engine_versions is no text") for value in (None, ("0.8",), "\udcff", "x" * 501)),
     ({"parts": (StepPart("mlp", -1.0, "compute"),)}, "is no part of a step"),
     ({"parts": ("mlp",)}, "is no part of a step"),
     ({"parts": (StepPart("mlp", 1.0, None),)}, "no name or limit that is a text"),

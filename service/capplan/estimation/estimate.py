@@ -67,6 +67,10 @@ class ReplicaEstimate:
         provenance: where the figures come from.
         bottleneck: what most of the mean step is limited by.
         parts: the mean step by operator group, longest first.
+        distance: how far the nearest measurement of the same configuration is: 0 at it, 1 where what its residual
+            still says has fallen to ``exp(-1/2)``; ``None`` where no such measurement is known.
+        engine_versions: oldest to newest engine version of the measurements that the figures rest on, e.g.
+            ``vllm 0.8.5 to 0.11.0``; empty when they rest on none.
     """
 
     batch: float
@@ -81,6 +85,8 @@ class ReplicaEstimate:
     provenance: Provenance
     bottleneck: str
     parts: tuple[StepPart, ...]
+    distance: float | None = None
+    engine_versions: str = ""
 
 
 def _mean_step_parts(table: ReplicaTable, request: Request, batch: Array) -> list[tuple[StepPart, ...]]:

@@ -115,8 +115,12 @@ def _fault(estimate: Any, batch: float) -> str | None:
         return f"prefill_step_share is {share!r}, not a number from 0 to 1"
     if not isinstance(estimate.provenance, Provenance):
         return f"provenance is {estimate.provenance!r}, not a Provenance"
-    if not _is_text(estimate.bottleneck):
-        return f"bottleneck is no text of at most {_MAX_REASON_CHARACTERS} characters"
+    distance = estimate.distance
+    if distance is not None and (not _is_number(distance) or distance < 0):
+        return f"distance is {distance!r}, not a number from 0"
+    for field in ("bottleneck", "engine_versions"):
+        if not _is_text(getattr(estimate, field)):
+            return f"{field} is no text of at most {_MAX_REASON_CHARACTERS} characters"
     for part in estimate.parts:
         if not (isinstance(part, StepPart) and _is_number(part.time_ms) and part.time_ms >= 0):
             return f"{part!r} is no part of a step"
