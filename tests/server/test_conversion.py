@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from capplan.catalog.snapshot import CatalogSnapshot
 from capplan.errors import InvalidInputError, NotFoundError
 from capplan.estimation.engine import EngineChoice
-from capplan.estimation.estimator import ANALYTIC
+from capplan.estimation.estimate import Figure, Provenance, ReplicaEstimate
+from capplan.estimation.estimator import ANALYTIC, Refusal, from_latencies
+from capplan.estimation.opinion import Opinion
+from capplan.estimation.steady_state import Request
 from capplan.modeling.config_reader import read_config
 from capplan.modeling.costs import ModelCosts, model_costs
 from capplan.planning.deployment import estimate_deployment
 from capplan.planning.planner import plan
 from capplan.planning.query import LatencyLimit, LatencyMetric, MigPolicy, Objective, Target, TargetKind, Workload
 from capplan.server.application import Application
+from capplan.server.conversion.estimates import to_replica_performance, to_second_opinion
 from capplan.server.conversion.integers import MAX_INT64, int64
 from capplan.server.conversion.plans import to_deployment_response, to_plan_response
 from capplan.server.conversion.questions import to_deployment_query, to_placement_query
@@ -136,6 +142,49 @@ def test_a_plan_arrives_whole(snapshot: CatalogSnapshot, model: ModelCosts) -> N
         assert message.engine.max_model_len_tokens == 8192
         assert list(message.explanation) == list(placement.explanation)
     assert len(response.rejections) == len(answer.rejections)
+
+
+FIGURES = ("output_tokens_per_s", "requests_per_s", "itl_ms", "ttft_ms", "ttft_unloaded_ms", "e2e_ms")
+
+
+def estimated(provenance: Provenance) -> ReplicaEstimate:
+    return from_latencies(
+        Request(1000, 200), 8.0, itl_ms=20.0, ttft_ms=100.0, ttft_unloaded_ms=50.0, provenance=provenance
+    )
+
+
+def test_every_figure_arrives_with_its_interval() -> None:
+    # each figure has ends of its own, so that none can stand in for another
+    intervals = {name: Figure(100.0 + place, 90.0 + place, 120.0 + place) for place, name in enumerate(FIGURES)}
+    message = to_replica_performance(replace(estimated(Provenance.MEASURED), **intervals))
+    for name, figure in intervals.items():
+        estimate = getattr(message, name)
+        assert (estimate.value, estimate.lower, estimate.upper) == (figure.value, figure.lower, figure.upper)
+
+
+@pytest.mark.parametrize("provenance", Provenance)
+def test_where_an_estimate_comes_from_arrives_in_every_answer(provenance: Provenance) -> None:
+    estimate = replace(estimated(provenance), distance=0.4, engine_versions="vllm 0.8.5 to 0.11.0")
+    opinion = to_second_opinion(Opinion("theirs", estimate))
+    assert opinion.estimator == "theirs"
+    for message in (to_replica_performance(estimate), opinion.performance):
+        assert placement_pb2.Provenance.Name(message.provenance) == f"PROVENANCE_{provenance.name}"
+        assert (message.distance, message.engine_versions) == (0.4, "vllm 0.8.5 to 0.11.0")
+
+
+def test_no_distance_is_not_a_distance_of_zero() -> None:
+    unknown = to_replica_performance(estimated(Provenance.ANALYTIC))
+    assert (unknown.HasField("distance"), unknown.engine_versions) == (False, "")
+    assert not any(getattr(unknown, name).HasField("lower") for name in FIGURES)
+    there = to_replica_performance(replace(estimated(Provenance.MEASURED), distance=0.0))
+    assert there.HasField("distance")
+    assert there.distance == 0.0
+
+
+def test_a_refused_opinion_arrives_with_its_reason_alone() -> None:
+    message = to_second_opinion(Opinion("theirs", Refusal("never measured")))
+    assert (message.estimator, message.reason) == ("theirs", "never measured")
+    assert not message.HasField("performance")
 
 
 def test_slices_arrive_with_their_starts(snapshot: CatalogSnapshot, model: ModelCosts) -> None:

@@ -116,27 +116,39 @@ class _ProvenanceEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Provenance
     PROVENANCE_UNSPECIFIED: _Provenance.ValueType  # 0
     """Not said."""
     PROVENANCE_ANALYTIC: _Provenance.ValueType  # 1
-    """Facts of the device and the model with efficiency priors; nothing was fitted to measurements of this combination."""
+    """The fit saw no measurement of this GPU generation, or none of this engine: facts of the device and the model with
+    general efficiencies.
+    """
     PROVENANCE_CALIBRATED: _Provenance.ValueType  # 2
-    """Fitted coefficients for this device or its family."""
+    """The fit of the coefficients saw measurements of this GPU generation and of this engine, of whatever model."""
     PROVENANCE_INTERPOLATED: _Provenance.ValueType  # 3
-    """Measurements near this configuration."""
+    """The same model, device, engine, formats and spread was measured at a distance of at most 1 (see
+    ReplicaPerformance.distance).
+    """
     PROVENANCE_MEASURED: _Provenance.ValueType  # 4
-    """This configuration was measured."""
+    """The same model, device, engine, formats and spread was measured within a quarter octave (a factor of 1.19) of this
+    load, of these lengths and of this number of devices.
+    """
 
 class Provenance(_Provenance, metaclass=_ProvenanceEnumTypeWrapper):
-    """Where an estimate comes from."""
+    """Where an estimate comes from: the last of these that holds. In a second opinion it is what the other estimator says."""
 
 PROVENANCE_UNSPECIFIED: Provenance.ValueType  # 0
 """Not said."""
 PROVENANCE_ANALYTIC: Provenance.ValueType  # 1
-"""Facts of the device and the model with efficiency priors; nothing was fitted to measurements of this combination."""
+"""The fit saw no measurement of this GPU generation, or none of this engine: facts of the device and the model with
+general efficiencies.
+"""
 PROVENANCE_CALIBRATED: Provenance.ValueType  # 2
-"""Fitted coefficients for this device or its family."""
+"""The fit of the coefficients saw measurements of this GPU generation and of this engine, of whatever model."""
 PROVENANCE_INTERPOLATED: Provenance.ValueType  # 3
-"""Measurements near this configuration."""
+"""The same model, device, engine, formats and spread was measured at a distance of at most 1 (see
+ReplicaPerformance.distance).
+"""
 PROVENANCE_MEASURED: Provenance.ValueType  # 4
-"""This configuration was measured."""
+"""The same model, device, engine, formats and spread was measured within a quarter octave (a factor of 1.19) of this
+load, of these lengths and of this number of devices.
+"""
 Global___Provenance: _TypeAlias = Provenance  # noqa: Y015
 
 @_typing.final
@@ -367,7 +379,7 @@ Global___Constraints: _TypeAlias = Constraints  # noqa: Y015
 
 @_typing.final
 class Estimate(_message.Message):
-    """An estimated figure and, once calibrated, how wrong it can be."""
+    """An estimated figure and how far off it can be."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -377,9 +389,11 @@ class Estimate(_message.Message):
     value: _builtins.float
     """The estimate."""
     lower: _builtins.float
-    """Lower end of the 90 % interval; absent while no interval is known."""
+    """Lower end of the 90 % interval: in nine of ten cases what is measured lies between lower and upper, ends included.
+    Absent, and upper with it, where no interval is known.
+    """
     upper: _builtins.float
-    """Upper end of the 90 % interval; absent while no interval is known."""
+    """Upper end of the 90 % interval."""
     def __init__(
         self,
         *,
@@ -603,15 +617,26 @@ class ReplicaPerformance(_message.Message):
     PROVENANCE_FIELD_NUMBER: _builtins.int
     BOTTLENECK_FIELD_NUMBER: _builtins.int
     STEP_PARTS_FIELD_NUMBER: _builtins.int
+    DISTANCE_FIELD_NUMBER: _builtins.int
+    ENGINE_VERSIONS_FIELD_NUMBER: _builtins.int
     batch: _builtins.float
     """Running sequences."""
     prefill_step_share: _builtins.float
     """Share of steps that carry prefill work; zero when a second opinion does not say."""
     provenance: Global___Provenance.ValueType
-    """Where the estimate comes from."""
+    """Where the figures come from."""
     bottleneck: _builtins.str
     """What limits the replica: memory_bandwidth, compute, interconnect, overhead, kv_capacity ...; empty when a second
     opinion does not say.
+    """
+    distance: _builtins.float
+    """How far the nearest measurement of the same model, device, engine, formats and spread is, without a unit: 0 at it, 1
+    where what it showed beyond the fit (its residual) counts for exp(-1/2), 61 %, of itself. Absent where none of them
+    was measured, or a second opinion does not say.
+    """
+    engine_versions: _builtins.str
+    """Engine versions of the measurements that the figures rest on, oldest to newest, e.g. "vllm 0.8.5 to 0.11.0"; empty
+    where they rest on none.
     """
     @_builtins.property
     def output_tokens_per_s(self) -> Global___Estimate:
@@ -655,12 +680,16 @@ class ReplicaPerformance(_message.Message):
         provenance: Global___Provenance.ValueType = ...,
         bottleneck: _builtins.str = ...,
         step_parts: _abc.Iterable[Global___StepPart] | None = ...,
+        distance: _builtins.float | None = ...,
+        engine_versions: _builtins.str = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["e2e_ms", b"e2e_ms", "itl_ms", b"itl_ms", "output_tokens_per_s", b"output_tokens_per_s", "requests_per_s", b"requests_per_s", "ttft_ms", b"ttft_ms", "ttft_unloaded_ms", b"ttft_unloaded_ms"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_distance", b"_distance", "distance", b"distance", "e2e_ms", b"e2e_ms", "itl_ms", b"itl_ms", "output_tokens_per_s", b"output_tokens_per_s", "requests_per_s", b"requests_per_s", "ttft_ms", b"ttft_ms", "ttft_unloaded_ms", b"ttft_unloaded_ms"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["batch", b"batch", "bottleneck", b"bottleneck", "e2e_ms", b"e2e_ms", "itl_ms", b"itl_ms", "output_tokens_per_s", b"output_tokens_per_s", "prefill_step_share", b"prefill_step_share", "provenance", b"provenance", "requests_per_s", b"requests_per_s", "step_parts", b"step_parts", "ttft_ms", b"ttft_ms", "ttft_unloaded_ms", b"ttft_unloaded_ms"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_distance", b"_distance", "batch", b"batch", "bottleneck", b"bottleneck", "distance", b"distance", "e2e_ms", b"e2e_ms", "engine_versions", b"engine_versions", "itl_ms", b"itl_ms", "output_tokens_per_s", b"output_tokens_per_s", "prefill_step_share", b"prefill_step_share", "provenance", b"provenance", "requests_per_s", b"requests_per_s", "step_parts", b"step_parts", "ttft_ms", b"ttft_ms", "ttft_unloaded_ms", b"ttft_unloaded_ms"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__distance: _TypeAlias = _typing.Literal["distance"]  # noqa: Y015
+    _WhichOneofArgType__distance: _TypeAlias = _typing.Literal["_distance", b"_distance"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__distance) -> _WhichOneofReturnType__distance | None: ...
 
 Global___ReplicaPerformance: _TypeAlias = ReplicaPerformance  # noqa: Y015
 

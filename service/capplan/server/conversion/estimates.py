@@ -93,6 +93,8 @@ def to_replica_performance(estimate: ReplicaEstimate) -> placement_pb2.ReplicaPe
             placement_pb2.StepPart(group=part.group, time_ms=part.time_ms, limited_by=part.limited_by)
             for part in estimate.parts
         ],
+        distance=estimate.distance,
+        engine_versions=estimate.engine_versions,
     )
 
 
