@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -155,7 +156,9 @@ def estimated(provenance: Provenance) -> ReplicaEstimate:
 
 def test_every_figure_arrives_with_its_interval() -> None:
     # each figure has ends of its own, so that none can stand in for another
-    intervals = {name: Figure(100.0 + place, 90.0 + place, 120.0 + place) for place, name in enumerate(FIGURES)}
+    intervals: dict[str, Any] = {
+        name: Figure(100.0 + place, 90.0 + place, 120.0 + place) for place, name in enumerate(FIGURES)
+    }
     message = to_replica_performance(replace(estimated(Provenance.MEASURED), **intervals))
     for name, figure in intervals.items():
         estimate = getattr(message, name)

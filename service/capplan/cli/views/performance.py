@@ -2,47 +2,74 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from rich.cells import cell_len
 from rich.console import Console
 
 from capplan.cli.output import new_table, print_heading
 from capplan.cli.views.figures import ABSENT, figure, interval, percent, sentence
+from capplan.cli.views.provenance import ESTIMATES, print_provenance, provenance_word
 from capplan.v1 import placement_pb2
 
 
-def provenance_of(performance: placement_pb2.ReplicaPerformance) -> str:
-    """Where an estimate comes from, in a word."""
-    name = placement_pb2.Provenance.Name(performance.provenance)
-    return sentence(name.removeprefix("PROVENANCE_"))
-
-
-def print_performance(console: Console, columns: dict[str, placement_pb2.ReplicaPerformance]) -> None:
-    """Performance of one replica at one or more loads.
+def print_performance(console: Console, columns: Mapping[str, placement_pb2.ReplicaPerformance]) -> None:
+    """Performance of one replica at one or more loads, as many side by side as fit, and where the figures come from.
 
     Args:
         console: where to print.
         columns: what each column is, to its figures.
     """
     print_heading(console, "Performance of one replica")
-    table = new_table(console, "figure", *columns, right=tuple(columns))
-    loads = list(columns.values())
-    rows = (
-        ("running sequences", [figure(load.batch) for load in loads]),
-        ("output tokens/s", [interval(load.output_tokens_per_s) for load in loads]),
-        ("requests/s", [interval(load.requests_per_s) for load in loads]),
-        ("ITL ms", [interval(load.itl_ms) for load in loads]),
-        ("TTFT ms", [interval(load.ttft_ms) for load in loads]),
-        ("TTFT ms when idle", [interval(load.ttft_unloaded_ms) for load in loads]),
-        ("end to end ms", [interval(load.e2e_ms) for load in loads]),
-        (
-            "steps with prefill",
-            [percent(load.prefill_step_share) if load.prefill_step_share else ABSENT for load in loads],
-        ),
-        ("limited by", [sentence(load.bottleneck) or ABSENT for load in loads]),
-        ("provenance", [provenance_of(load) for load in loads]),
+    cells = {name: _cells(load) for name, load in columns.items()}
+    for place, names in enumerate(_side_by_side(console.width, cells)):
+        if place:
+            console.print()
+        table = new_table(console, "figure", *names, right=tuple(names))
+        for row, title in enumerate(_ROWS):
+            table.add_row(title, *(cells[name][row] for name in names))
+        console.print(table)
+    print_provenance(console, columns)
+
+
+_ROWS: Final = (
+    "running sequences",
+    "output tokens/s",
+    "requests/s",
+    "ITL ms",
+    "TTFT ms",
+    "TTFT ms when idle",
+    "end to end ms",
+    "steps with prefill",
+    "limited by",
+    "provenance",
+)
+
+
+def _cells(load: placement_pb2.ReplicaPerformance) -> tuple[str, ...]:
+    """A column's cells, in the order of the rows."""
+    return (
+        figure(load.batch),
+        *(interval(getattr(load, name)) for name in ESTIMATES),
+        percent(load.prefill_step_share) if load.prefill_step_share else ABSENT,
+        sentence(load.bottleneck) or ABSENT,
+        provenance_word(load.provenance),
     )
-    for name, cells in rows:
-        table.add_row(name, *cells)
-    console.print(table)
+
+
+def _side_by_side(width: int, cells: Mapping[str, Sequence[str]]) -> list[list[str]]:
+    """The columns in order, dealt out over as few tables of at most this width as they need; each has one at least."""
+    tables: list[list[str]] = []
+    left = 0
+    for name, column in cells.items():
+        needed = max(map(cell_len, (name, *column))) + 1
+        if not tables or needed > left:
+            tables.append([])
+            left = width - max(map(cell_len, _ROWS)) - 1
+        tables[-1].append(name)
+        left -= needed
+    return tables
 
 
 def print_step_parts(console: Console, performance: placement_pb2.ReplicaPerformance, load: str) -> None:

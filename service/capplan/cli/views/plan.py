@@ -12,6 +12,7 @@ from capplan.cli.views.launch import launch_command
 from capplan.cli.views.memory import print_memory
 from capplan.cli.views.mig import print_mig_layout
 from capplan.cli.views.performance import print_performance, print_step_parts
+from capplan.cli.views.provenance import has_interval, provenance_word, weakest, widest_side
 from capplan.v1 import placement_pb2, planner_service_pb2
 
 _NEAREST_PER_REASON = 3
@@ -73,7 +74,11 @@ def layout_text(placement: placement_pb2.Placement) -> str:
 
 
 def print_ranking(console: Console, placements: Sequence[placement_pb2.Placement]) -> None:
-    """One line for each placement. Throughput is what the whole deployment can do, latencies are at the target."""
+    """A placement a row. Throughput is what the whole deployment can do, latencies are at the target.
+
+    A second line of each row says how sure its figures are; where capacity and operating point come from different
+    sources, it names the weaker one.
+    """
     right = ("#", "devices", "tok/s\ncapacity", "ITL\nms", "TTFT\nms", "$/h", "$/M\ntok", "used")
     print_heading(console, "Placements, best first")
     table = new_table(
@@ -84,20 +89,39 @@ def print_ranking(console: Console, placements: Sequence[placement_pb2.Placement
     for placement in placements:
         has_cost = placement.HasField("cost_usd_per_h")
         has_token_cost = placement.HasField("cost_usd_per_million_output_tokens")
+        capacity, at_target = placement.capacity, placement.operating_point
         table.add_row(
             str(placement.rank),
-            short_name(placement.accelerator),
+            f"{short_name(placement.accelerator)}\n{provenance_word(weakest(capacity, at_target))}",
             count(placement.device_count),
             layout_text(placement),
-            count(placement.capacity.output_tokens_per_s.value * placement.replica_count),
-            figure(placement.operating_point.itl_ms.value),
-            figure(placement.operating_point.ttft_ms.value),
+            _with_reach(
+                count(capacity.output_tokens_per_s.value * placement.replica_count), capacity.output_tokens_per_s
+            ),
+            _with_reach(figure(at_target.itl_ms.value), at_target.itl_ms),
+            _with_reach(figure(at_target.ttft_ms.value), at_target.ttft_ms),
             usd(placement.cost_usd_per_h) if has_cost else ABSENT,
             usd(placement.cost_usd_per_million_output_tokens) if has_token_cost else ABSENT,
             percent(placement.utilization),
         )
     console.print(table)
     console.print("tok/s: all replicas at the limits asked for; ITL, TTFT and used: at the target")
+    below = ["the provenance of its figures"]
+    if any(_intervals(placement) for placement in placements):
+        below.append("+- percent to the wider side of the 90 % interval")
+    console.print(f"below each: {', '.join(below)}")
+
+
+def _with_reach(text: str, estimate: placement_pb2.Estimate) -> str:
+    """A figure, and in a second line how far its interval reaches."""
+    reach = widest_side(estimate)
+    return f"{text}\n{reach}" if reach else text
+
+
+def _intervals(placement: placement_pb2.Placement) -> bool:
+    """Whether a figure that the ranking shows has an interval."""
+    at_target = placement.operating_point
+    return any(map(has_interval, (placement.capacity.output_tokens_per_s, at_target.itl_ms, at_target.ttft_ms)))
 
 
 def print_best(
