@@ -6,6 +6,7 @@ import pytest
 
 from capplan.estimation.evaluation import (
     Comparison,
+    Coverage,
     FigureFamily,
     Novelty,
     error_statistics,
@@ -29,6 +30,7 @@ def compared(
     engine: str = "vllm",
     interval: tuple[float, float] | tuple[None, None] = (None, None),
     novelty: Novelty = Novelty.SEEN,
+    provenance: str = "analytic",
     chosen_tensor_parallel: int | None = None,
 ) -> Comparison:
     return Comparison(
@@ -44,7 +46,7 @@ def compared(
         engine=engine,
         model_family="llama",
         precision="fp8",
-        provenance="analytic",
+        provenance=provenance,
         novelty=novelty,
         bottleneck="compute",
         chosen_tensor_parallel=chosen_tensor_parallel,
@@ -150,10 +152,46 @@ def test_coverage_counts_rows_with_an_interval_ends_included():
         compared(10, 11),
         compared(10, 11, family=FigureFamily.BATCH),
     ]
-    coverage = interval_coverage(rows)
-    assert list(coverage) == [FigureFamily.TPOT]
-    assert (coverage[FigureFamily.TPOT].rows, coverage[FigureFamily.TPOT].inside) == (3, 2)
-    assert coverage[FigureFamily.TPOT].share == pytest.approx(2 / 3)
+    families = interval_coverage(rows)["family"]
+    assert list(families) == ["tpot_concurrency"]
+    assert (families["tpot_concurrency"].rows, families["tpot_concurrency"].inside) == (3, 2)
+    assert families["tpot_concurrency"].share == pytest.approx(2 / 3)
+
+
+def test_coverage_is_split_by_provenance_and_by_novelty_over_all_families():
+    inside, outside = (10, 12), (11, 12)
+    rows = [
+        compared(10, 11, interval=inside, provenance="measured"),
+        compared(10, 11, interval=outside, provenance="measured", family=FigureFamily.TTFT),
+        compared(10, 11, interval=inside, provenance="analytic", novelty=Novelty.GPU_UNSEEN),
+        compared(10, 11, provenance="calibrated", novelty=Novelty.MODEL_UNSEEN),
+    ]
+    assert interval_coverage(rows) == {
+        "all": {"all": Coverage(3, 2)},
+        "family": {"tpot_concurrency": Coverage(2, 2), "ttft_concurrency": Coverage(1, 0)},
+        "provenance": {"analytic": Coverage(1, 1), "measured": Coverage(2, 1)},
+        "novelty": {"gpu_and_model_seen": Coverage(2, 1), "gpu_unseen": Coverage(1, 1)},
+    }
+
+
+def test_without_intervals_nothing_is_covered():
+    assert not any(interval_coverage([compared(10, 11)]).values())
+
+
+@pytest.mark.parametrize(
+    ("rows", "inside", "verdict"),
+    [
+        (100, 86, "below"),
+        (100, 87, "met"),
+        (100, 93, "met"),
+        (100, 94, "above"),
+        (20, 18, "met"),
+        (20, 17, "below"),
+        (19, 0, "few rows"),
+    ],
+)
+def test_coverage_is_held_against_87_to_93_percent_where_rows_are_enough(rows, inside, verdict):
+    assert Coverage(rows, inside).verdict.value == verdict
 
 
 def test_too_low_by_a_factor_is_as_bad_as_too_high_by_it():

@@ -248,6 +248,19 @@ def _split(comparisons: Iterable[Comparison], value_of: Callable[[Comparison], s
     return MappingProxyType({value: error_statistics(parts[value]) for value in sorted(parts)})
 
 
+class CoverageVerdict(StrEnum):
+    """Whether intervals hold as many measured figures as they should."""
+
+    BELOW = "below"
+    MET = "met"
+    ABOVE = "above"
+    FEW_ROWS = "few rows"
+
+
+COVERAGE_TARGET: Final = (0.87, 0.93)
+"""Least and greatest share of the measured figures that 90 % intervals should hold, ends included."""
+
+
 @dataclass(frozen=True, slots=True)
 class Coverage:
     """How many measured figures lie inside their interval.
@@ -265,14 +278,42 @@ class Coverage:
         """Share of the rows that lie inside."""
         return self.inside / self.rows
 
+    @property
+    def verdict(self) -> CoverageVerdict:
+        """The share against the target; of fewer than twenty rows it says too little to be held against it."""
+        if self.rows < _LEAST_SPLIT_ROWS:
+            return CoverageVerdict.FEW_ROWS
+        if self.share < COVERAGE_TARGET[0]:
+            return CoverageVerdict.BELOW
+        return CoverageVerdict.ABOVE if self.share > COVERAGE_TARGET[1] else CoverageVerdict.MET
 
-def interval_coverage(comparisons: Iterable[Comparison]) -> Mapping[FigureFamily, Coverage]:
-    """Coverage of the intervals by metric family; families without any interval are left out."""
-    rows: dict[FigureFamily, list[bool]] = {}
+
+_COVERAGE_SPLITS: Final[Mapping[str, Callable[[Comparison], str]]] = MappingProxyType(
+    {
+        "all": lambda _: "all",
+        "family": lambda comparison: comparison.family.value,
+        "provenance": _SPLITS["provenance"],
+        "novelty": _SPLITS["novelty"],
+    }
+)
+
+
+def interval_coverage(comparisons: Iterable[Comparison]) -> Mapping[str, Mapping[str, Coverage]]:
+    """Coverage of the intervals by property, then by its value, in the order of names.
+
+    Properties are ``all`` (whose one value is ``all``), ``family``, ``provenance`` and ``novelty``. Comparisons without
+    an interval are left out, and with them values that have no other.
+    """
+    inside: dict[str, dict[str, list[bool]]] = {name: {} for name in _COVERAGE_SPLITS}
     for c in comparisons:
         if c.lower is not None and c.upper is not None:
-            rows.setdefault(c.family, []).append(c.lower <= c.measured <= c.upper)
-    return MappingProxyType({f: Coverage(len(rows[f]), sum(rows[f])) for f in FigureFamily if f in rows})
+            for name, value_of in _COVERAGE_SPLITS.items():
+                inside[name].setdefault(value_of(c), []).append(c.lower <= c.measured <= c.upper)
+    return MappingProxyType({name: _coverages(values) for name, values in inside.items()})
+
+
+def _coverages(inside: Mapping[str, Sequence[bool]]) -> Mapping[str, Coverage]:
+    return MappingProxyType({value: Coverage(len(inside[value]), sum(inside[value])) for value in sorted(inside)})
 
 
 def worst(comparisons: Iterable[Comparison], count: int) -> tuple[Comparison, ...]:

@@ -16,7 +16,15 @@ from capplan.catalog.names import fold_accelerator_name, fold_model_name
 from capplan.cli.output import new_table, print_bullets, print_heading
 from capplan.cli.views.evaluation_parts import json_reasons, print_names, print_reasons
 from capplan.cli.views.figures import count, figure
-from capplan.estimation.evaluation import ErrorStatistics, error_tables, families_to_split, interval_coverage, worst
+from capplan.estimation.evaluation import (
+    COVERAGE_TARGET,
+    Coverage,
+    ErrorStatistics,
+    error_tables,
+    families_to_split,
+    interval_coverage,
+    worst,
+)
 
 if TYPE_CHECKING:
     from capplan.catalog.evaluation import Evaluation, NameUse
@@ -93,14 +101,34 @@ def _percent(share: float) -> str:
 
 def _print_coverage(console: Console, evaluation: Evaluation) -> None:
     coverage = interval_coverage(evaluation.comparisons)
-    print_heading(console, "Measured figures inside the 90 % interval")
-    if not coverage:
+    least, greatest = COVERAGE_TARGET
+    print_heading(
+        console, f"Measured figures inside the 90 % interval (target {least * 100:.0f} to {greatest * 100:.0f} %)"
+    )
+    if not coverage["all"]:
         console.print("no prediction has an interval")
         return
-    table = new_table(console, "metric family", "rows", "inside", "percent", right=("rows", "inside", "percent"))
-    for family, covered in coverage.items():
-        table.add_row(family.value, count(covered.rows), count(covered.inside), _percent(covered.share))
+    right = ("rows", "inside", "percent")
+    table = new_table(console, "by", "", *right, "target", right=right)
+    for name, strata in coverage.items():
+        for value, covered in strata.items():
+            table.add_row(
+                "" if name == value else name,
+                value,
+                count(covered.rows),
+                count(covered.inside),
+                _percent(covered.share),
+                covered.verdict.value,
+            )
     console.print(table)
+
+
+def _json_coverage(covered: Coverage) -> dict[str, Any]:
+    return asdict(covered) | {"share": covered.share, "verdict": covered.verdict.value}
+
+
+def _json_coverages(coverage: Mapping[str, Coverage], name: str) -> list[dict[str, Any]]:
+    return [{name: value} | _json_coverage(covered) for value, covered in coverage.items()]
 
 
 def _print_worst(console: Console, evaluation: Evaluation) -> None:
@@ -205,6 +233,7 @@ def _cache(precision: str) -> str:
 def print_json_evaluation(evaluation: Evaluation, basis: Mapping[str, Any]) -> None:
     """The same for programs: every family with rows enough is split; all malformed rows, reasons and names."""
     outcomes, comparisons = evaluation.outcomes, evaluation.comparisons
+    coverage = interval_coverage(comparisons)
     answer = {
         "rows": len(outcomes),
         "predicted": sum(outcome.predicted is not None for outcome in outcomes),
@@ -218,10 +247,11 @@ def print_json_evaluation(evaluation: Evaluation, basis: Mapping[str, Any]) -> N
             }
             for table in error_tables(comparisons, families_to_split(comparisons))
         ],
-        "interval_coverage": [
-            {"family": family.value} | asdict(covered) | {"share": covered.share}
-            for family, covered in interval_coverage(comparisons).items()
-        ],
+        "interval_coverage_target": list(COVERAGE_TARGET),
+        "interval_coverage_all": _json_coverage(coverage["all"]["all"]) if coverage["all"] else None,
+        "interval_coverage": _json_coverages(coverage["family"], "family"),
+        "interval_coverage_by_provenance": _json_coverages(coverage["provenance"], "provenance"),
+        "interval_coverage_by_novelty": _json_coverages(coverage["novelty"], "novelty"),
         "worst": [asdict(row) | {"ratio": row.ratio} for row in worst(comparisons, _WORST)],
         "layouts": [
             {"line": outcome.row.line} | asdict(outcome.layout) | {"note": outcome.layout.note}
