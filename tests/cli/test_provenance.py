@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
+import string
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from rich.console import Console
 
+from capplan.cli.views.performance import print_performance
 from capplan.cli.views.provenance import ESTIMATES, provenance_sentence, weakest, widest_side
 from capplan.v1 import placement_pb2 as p
 from tests.cli.answers import estimate_answer, performance, placement, plan_answer
@@ -200,3 +206,28 @@ def test_the_word_in_the_table_is_the_one_of_the_contract(run, backend):
         row = re.search(r"^provenance +(.*?) *$", run(*ESTIMATE).stdout, re.MULTILINE)
         assert row is not None
         assert row.group(1) == name.removeprefix("PROVENANCE_").lower()
+
+
+FIGURES = st.floats(width=64)
+ENDS = st.one_of(st.none(), FIGURES)
+LOADS = st.builds(
+    p.ReplicaPerformance,
+    batch=FIGURES,
+    prefill_step_share=FIGURES,
+    provenance=st.sampled_from(p.Provenance.values()),
+    bottleneck=st.text(string.printable, max_size=120),
+    distance=ENDS,
+    engine_versions=st.text(string.printable, max_size=120),
+    **{name: st.builds(p.Estimate, value=FIGURES, lower=ENDS, upper=ENDS) for name in ESTIMATES},
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.dictionaries(st.text(string.ascii_letters, min_size=1, max_size=40), LOADS, min_size=1, max_size=5))
+def test_whatever_a_server_sends_is_printed_within_the_width(columns):
+    text = io.StringIO()
+    console = Console(file=text, width=80, highlight=False, markup=False, emoji=False)
+    print_performance(console, columns)
+    assert max(map(len, text.getvalue().splitlines())) <= 80
+    for load in columns.values():
+        widest_side(load.itl_ms)
