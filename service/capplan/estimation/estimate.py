@@ -9,8 +9,9 @@ from enum import StrEnum
 import numpy as np
 
 from capplan.estimation.coefficients import UNFITTED, Coefficients
+from capplan.estimation.load_curve import LoadCurve, curve_of
 from capplan.estimation.replica import Replica
-from capplan.estimation.steady_state import Request, prefill_mix, steady_state, step_load
+from capplan.estimation.steady_state import Request, prefill_mix, step_load
 from capplan.estimation.step import group_times
 from capplan.estimation.table import Array, ReplicaTable, build_table
 from capplan.modeling.costs import ModelCosts
@@ -66,7 +67,7 @@ class ReplicaEstimate:
         prefill_step_share: share of the steps that carry prompt tokens.
         provenance: where the figures come from.
         bottleneck: what most of the mean step is limited by.
-        parts: the mean step by operator group, longest first.
+        parts: the mean step by operator group, longest first, as the step model has it before corrections.
         distance: how far the nearest measurement of the same configuration is: 0 at it, 1 where what its residual
             still says has fallen to ``exp(-1/2)``; ``None`` where no such measurement is known.
         engine_versions: oldest to newest engine version of the measurements that the figures rest on, e.g.
@@ -89,8 +90,8 @@ class ReplicaEstimate:
     engine_versions: str = ""
 
 
-def _mean_step_parts(table: ReplicaTable, request: Request, batch: Array) -> list[tuple[StepPart, ...]]:
-    """The mean step of each replica by operator group, longest first."""
+def _mean_step_parts(table: ReplicaTable, request: Request, batch: Array) -> list[list[tuple[StepPart, ...]]]:
+    """The mean step of each replica at each load by operator group, longest first, before corrections."""
     mix = prefill_mix(table, request, batch)
     decode = np.maximum(batch / table.stages, 1.0)
     totals: dict[str, list[Array]] = {}
@@ -99,16 +100,33 @@ def _mean_step_parts(table: ReplicaTable, request: Request, batch: Array) -> lis
             sums = totals.setdefault(group.name, [np.zeros_like(batch) for _ in range(3)])
             for index, seconds in enumerate((group.total_s, group.memory_s, group.compute_s)):
                 sums[index] = sums[index] + weight * seconds
-    rows = []
-    for row in range(table.rows):
-        parts = []
-        for name, (total, memory, compute) in totals.items():
-            by_rate = "memory_bandwidth" if memory[row, 0] >= compute[row, 0] else "compute"
-            time_ms = float(total[row, 0]) * MS_PER_S
-            if time_ms > 0:
-                parts.append(StepPart(name, time_ms, _WITHOUT_ROOFLINE.get(name, by_rate)))
-        rows.append(tuple(sorted(parts, key=lambda part: (-part.time_ms, part.group))))
-    return rows
+    limits = {
+        name: [[_WITHOUT_ROOFLINE.get(name) or by_rate for by_rate in row] for row in _by_rate(memory, compute)]
+        for name, (_, memory, compute) in totals.items()
+    }
+    times_ms = {name: (total * MS_PER_S).tolist() for name, (total, _, _) in totals.items()}
+    return [
+        [
+            tuple(
+                sorted(
+                    (
+                        StepPart(name, times[row][load], limits[name][row][load])
+                        for name, times in times_ms.items()
+                        if times[row][load] > 0
+                    ),
+                    key=lambda part: (-part.time_ms, part.group),
+                )
+            )
+            for load in range(batch.shape[1])
+        ]
+        for row in range(table.rows)
+    ]
+
+
+def _by_rate(memory_s: Array, compute_s: Array) -> list[list[str]]:
+    """Which of the two rates holds a group back, (C, B)."""
+    names: list[list[str]] = np.where(memory_s >= compute_s, "memory_bandwidth", "compute").tolist()
+    return names
 
 
 _WITHOUT_ROOFLINE = {"all_reduce": "interconnect", "overhead": "overhead"}
@@ -134,7 +152,9 @@ def estimate_replicas(
     batches: Sequence[float],
     fitted: Coefficients = UNFITTED,
 ) -> tuple[ReplicaEstimate, ...]:
-    """Estimates legal replicas of one model.
+    """Estimates legal replicas of one model, from the same curves that plans are made on.
+
+    The parts of the mean step are the step model's own, before corrections.
 
     Args:
         model: the model in its formats.
@@ -144,23 +164,42 @@ def estimate_replicas(
         fitted: coefficients of the step model.
     """
     table = build_table(model, replicas, fitted)
+    curve = curve_of(model, replicas, table, request, fitted, max(batches))
     batch = np.array(batches, dtype=np.float64)[:, None]
-    state = steady_state(table, request, batch)
-    steps = _mean_step_parts(table, request, batch)
-    return tuple(
-        ReplicaEstimate(
-            batch=float(batch[row, 0]),
-            output_tokens_per_s=Figure(float(state.output_tokens_per_s[row, 0])),
-            requests_per_s=Figure(float(state.requests_per_s[row, 0])),
-            requests_in_flight=float(state.requests_in_flight[row, 0]),
-            itl_ms=Figure(float(state.itl_ms[row, 0])),
-            ttft_ms=Figure(float(state.ttft_ms[row, 0])),
-            ttft_unloaded_ms=Figure(float(state.ttft_unloaded_ms[row, 0])),
-            e2e_ms=Figure(float(state.e2e_ms[row, 0])),
-            prefill_step_share=float(state.prefill_step_share[row, 0]),
-            provenance=provenance_of(replicas[row], fitted),
-            bottleneck=_bottleneck(parts),
-            parts=parts,
-        )
-        for row, parts in enumerate(steps)
-    )
+    return tuple(estimate for (estimate,) in estimates_at(table, curve, replicas, batch, fitted))
+
+
+def estimates_at(
+    table: ReplicaTable, curve: LoadCurve, replicas: Sequence[Replica], batch: Array, fitted: Coefficients
+) -> list[list[ReplicaEstimate]]:
+    """Estimates of replicas whose curves are known, by replica and load.
+
+    Args:
+        table: C replicas.
+        curve: their curves.
+        replicas: what they are, in order.
+        batch: (C, B) decoding sequences, positive.
+        fitted: coefficients the table was packed with.
+    """
+    state = curve.at(batch)
+    parts = _mean_step_parts(table, curve.request, batch)
+    return [
+        [
+            ReplicaEstimate(
+                batch=float(batch[row, load]),
+                output_tokens_per_s=Figure(float(state.output_tokens_per_s[row, load])),
+                requests_per_s=Figure(float(state.requests_per_s[row, load])),
+                requests_in_flight=float(state.requests_in_flight[row, load]),
+                itl_ms=Figure(float(state.itl_ms[row, load])),
+                ttft_ms=Figure(float(state.ttft_ms[row, load])),
+                ttft_unloaded_ms=Figure(float(state.ttft_unloaded_ms[row, load])),
+                e2e_ms=Figure(float(state.e2e_ms[row, load])),
+                prefill_step_share=float(state.prefill_step_share[row, load]),
+                provenance=provenance_of(replica, fitted),
+                bottleneck=_bottleneck(parts[row][load]),
+                parts=parts[row][load],
+            )
+            for load in range(batch.shape[1])
+        ]
+        for row, replica in enumerate(replicas)
+    ]

@@ -122,7 +122,7 @@ class _Demands:
     def __init__(self, query: PlacementQuery, request: Request, context_tokens: int) -> None:
         self._model = query.model
         self._context_tokens = context_tokens
-        self._live_tokens = request.live_tokens
+        self._request = request
         self._footprints: dict[int, RankFootprint] = {}
         self._demands: dict[tuple[int, Same[MemoryRule], int, int, int], RankDemand] = {}
 
@@ -142,7 +142,10 @@ class _Demands:
             if footprint is None:
                 footprint = self._footprints[size] = rank_footprint(self._model, size)
             found = self._demands[key] = rank_demand(
-                footprint, settings, context_tokens=self._context_tokens, live_tokens=self._live_tokens
+                footprint,
+                settings,
+                context_tokens=self._context_tokens,
+                live_tokens=self._request.admitted_tokens(settings.memory),
             )
         return found
 

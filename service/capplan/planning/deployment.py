@@ -130,7 +130,7 @@ def estimate_deployment(query: DeploymentQuery) -> DeploymentEstimate:
         settings,
         peers=query.tensor_parallel > 1,
         context_tokens=context,
-        live_tokens=request.live_tokens,
+        live_tokens=request.admitted_tokens(settings.memory),
     )
     faults = (
         *device_faults(query.model, query.item.accelerator, query.engine),

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import numpy as np
 
-from capplan.estimation.estimate import ReplicaEstimate, estimate_replicas
+from capplan.estimation.estimate import ReplicaEstimate, estimates_at
 from capplan.planning.candidates import Dropped
 from capplan.planning.explanation import assumptions, explain
 from capplan.planning.mig_layout import lay_out
@@ -12,7 +12,7 @@ from capplan.planning.placement import Placement, Plan, Rejection
 from capplan.planning.query import PlacementQuery
 from capplan.planning.ranking import order, serving_power_w
 from capplan.planning.relaxation import relaxations
-from capplan.planning.sizing import MIN_LOG2_BATCH, target_requests_per_s
+from capplan.planning.sizing import MIN_BATCH, target_requests_per_s
 from capplan.planning.solver import Sized, Solution, solve
 
 
@@ -28,14 +28,15 @@ def best_rows(sized: Sized) -> list[int]:
     return rows
 
 
-def _placements(query: PlacementQuery, solution: Solution, rows: Sequence[int]) -> tuple[Placement, ...]:
-    sized = solution.sized
+def _placements(query: PlacementQuery, solution: Solution, rows: list[int]) -> tuple[Placement, ...]:
+    sized, table, curve = solution.sized, solution.table, solution.curve
     assert sized is not None
+    assert table is not None
+    assert curve is not None
+    chosen = sized.rows[rows]
+    loads = np.stack([sized.batch[rows], np.maximum(sized.operating[rows], MIN_BATCH)], axis=1)
     replicas = [sized.candidates[row].replica for row in rows]
-    operating = [max(float(sized.operating[row]), 2.0**MIN_LOG2_BATCH) for row in rows]
-    batches = [float(sized.batch[row]) for row in rows] + operating
-    estimates = estimate_replicas(query.model, [*replicas, *replicas], solution.request, batches, query.coefficients)
-    pairs = zip(estimates[: len(rows)], estimates[len(rows) :], strict=True)
+    pairs = estimates_at(table.take(chosen), curve.take(chosen), replicas, loads, query.coefficients)
     return tuple(
         _placement(query, solution, row, capacity, point) for row, (capacity, point) in zip(rows, pairs, strict=True)
     )

@@ -13,14 +13,14 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from capplan.estimation.steady_state import PREFILL_BUDGET_LIMIT, Request, SteadyState, steady_state
-from capplan.estimation.table import Array, ReplicaTable
+from capplan.estimation.load_curve import MAX_LOG2_BATCH, MIN_LOG2_BATCH, LoadCurve
+from capplan.estimation.steady_state import PREFILL_BUDGET_LIMIT, Request, SteadyState
+from capplan.estimation.table import Array
 from capplan.planning.candidates import Candidate
 from capplan.planning.query import LatencyLimit, LatencyMetric, Target, TargetKind
 
-MIN_LOG2_BATCH = -12.0
-"""Smallest load looked at: a replica that decodes one sequence for 1/4096 of the time."""
-_MAX_LOG2_BATCH = 12.0
+MIN_BATCH = 2.0**MIN_LOG2_BATCH
+"""Smallest load looked at."""
 _ROUNDS = 4
 _POINTS = 15
 # Four rounds of 15 inner points split the range into 16^4 dyadic cells of 0.00037 octaves (0.03 % of the batch).
@@ -53,8 +53,8 @@ def limit_values(state: SteadyState, metric: LatencyMetric) -> Array:
 
 def _largest(rows: int, holds: Callable[[Array], NDArray[np.bool_]]) -> Array:
     """Largest dyadic log2(batch), (rows, 1), at which a predicate that holds up to some batch still holds."""
-    low = np.full((rows, 1), MIN_LOG2_BATCH)
-    width = _MAX_LOG2_BATCH - MIN_LOG2_BATCH
+    low = np.full((rows, 1), float(MIN_LOG2_BATCH))
+    width = float(MAX_LOG2_BATCH - MIN_LOG2_BATCH)
     fractions = np.arange(1, _POINTS + 1)[None, :] / (_POINTS + 1)
     for _ in range(_ROUNDS):
         # a predicate that fails once must not hold again further on
@@ -79,37 +79,33 @@ class Capacity:
     floor: NDArray[np.float64]
 
 
-def capacities(
-    table: ReplicaTable, candidates: Sequence[Candidate], request: Request, limits: Sequence[LatencyLimit]
-) -> Capacity:
+def capacities(curve: LoadCurve, caps: Sequence[BatchCap], limits: Sequence[LatencyLimit]) -> Capacity:
     """Finds the highest load of every candidate.
 
     Args:
-        table: the candidates' replicas, in order.
-        candidates: what starts.
-        request: mean lengths.
+        curve: latencies of the C candidates over their load, up to the highest cap at least.
+        caps: upper bounds of their batch that hold whatever the limits.
         limits: latency limits, all of which hold.
     """
-    caps = [batch_cap(candidate, request) for candidate in candidates]
     batch = np.array([cap.batch for cap in caps])
     binding = [cap.binding for cap in caps]
-    floor = np.zeros((len(candidates), len(limits)))
+    floor = np.zeros((len(caps), len(limits)))
     if limits:
-        idle = steady_state(table, request, np.full((table.rows, 1), 2.0**MIN_LOG2_BATCH))
+        idle = curve.at(np.full((len(caps), 1), MIN_BATCH))
         floor = np.hstack([limit_values(idle, limit.metric) for limit in limits])
 
         def all_hold(log2: Array) -> NDArray[np.bool_]:
-            state = steady_state(table, request, np.exp2(log2))
+            state = curve.at(np.exp2(log2))
             held = np.ones(log2.shape, dtype=np.bool_)
             for limit in limits:
                 held &= limit_values(state, limit.metric) <= limit.limit_ms
             return held
 
-        reached = np.exp2(_largest(table.rows, all_hold)[:, 0])
+        reached = np.exp2(_largest(len(caps), all_hold)[:, 0])
         limits_ms = np.array([limit.limit_ms for limit in limits])
         reached[(floor > limits_ms).any(axis=1)] = 0.0
         # the limit with the least slack is the one in the way
-        state = steady_state(table, request, np.maximum(reached, 2.0**MIN_LOG2_BATCH)[:, None])
+        state = curve.at(np.maximum(reached, MIN_BATCH)[:, None])
         slack = np.hstack([limit_values(state, limit.metric) / limit.limit_ms for limit in limits])
         for row in np.flatnonzero(reached < batch):
             batch[row] = reached[row]
@@ -145,12 +141,12 @@ def replicas_needed(target: Target, headroom_share: float, request: Request, cap
 
 
 def operating_batch(
-    table: ReplicaTable, request: Request, target: Target, replicas: NDArray[np.float64], ceiling: NDArray[np.float64]
+    curve: LoadCurve, target: Target, replicas: NDArray[np.float64], ceiling: NDArray[np.float64]
 ) -> NDArray[np.float64]:
     """Running sequences of each replica when the target is divided evenly, (C,); at most ``ceiling``."""
-    rate = target_requests_per_s(target, request)
+    rate = target_requests_per_s(target, curve.request)
     if rate is None:
         return np.minimum(target.value / replicas, ceiling)
     wanted = (rate / replicas)[:, None]
-    found = _largest(table.rows, lambda log2: steady_state(table, request, np.exp2(log2)).requests_per_s <= wanted)
+    found = _largest(len(replicas), lambda log2: curve.requests_per_s_at(np.exp2(log2)) <= wanted)
     return np.minimum(np.exp2(found[:, 0]), ceiling)

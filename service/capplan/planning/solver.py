@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from capplan.errors import FieldViolation, InvalidInputError
 from capplan.estimation.legality import Fault
-from capplan.estimation.steady_state import Request, steady_state
+from capplan.estimation.load_curve import LoadCurve, curve_of
+from capplan.estimation.steady_state import Request
 from capplan.estimation.table import ReplicaTable, build_table
 from capplan.planning.candidates import (
     Candidate,
@@ -23,8 +24,9 @@ from capplan.planning.candidates import (
 from capplan.planning.query import LatencyLimit, Objective, PlacementQuery
 from capplan.planning.ranking import Packing, Values, objective_values, packing, serving_power_w
 from capplan.planning.sizing import (
-    MIN_LOG2_BATCH,
+    MIN_BATCH,
     Capacity,
+    batch_cap,
     capacities,
     operating_batch,
     replicas_needed,
@@ -37,6 +39,7 @@ class Sized:
 
     Attributes:
         candidates: what starts and meets the limits.
+        rows: their positions in the solution's table and curve.
         batch: highest running batch of a replica.
         binding: what kept it from growing.
         requests_per_s: capacity of one replica.
@@ -48,6 +51,7 @@ class Sized:
     """
 
     candidates: tuple[Candidate, ...]
+    rows: NDArray[np.int64]
     batch: Values
     binding: tuple[str, ...]
     requests_per_s: Values
@@ -60,22 +64,25 @@ class Sized:
 
 @dataclass(frozen=True, slots=True)
 class Solution:
-    """Everything a question leads to before it is reported: what fits and what was dropped."""
+    """Everything a question leads to before it is reported: what fits and what was dropped.
+
+    Attributes:
+        request: mean lengths.
+        context_tokens: context every replica is started with.
+        sized: what meets the question; ``None`` when nothing does.
+        dropped: what does not, with the reason.
+        evaluated: configurations looked at.
+        table: everything that starts, packed; ``None`` when nothing does.
+        curve: latency over load of everything that starts.
+    """
 
     request: Request
     context_tokens: int
     sized: Sized | None
     dropped: tuple[Dropped, ...]
     evaluated: int
-
-
-def _rows(
-    table: ReplicaTable, model_candidates: Sequence[Candidate], keep: NDArray[np.bool_], query: PlacementQuery
-) -> tuple[ReplicaTable, tuple[Candidate, ...]]:
-    if bool(keep.all()):
-        return table, tuple(model_candidates)
-    kept = tuple(c for c, k in zip(model_candidates, keep, strict=True) if k)
-    return build_table(query.model, [c.replica for c in kept], query.coefficients), kept
+    table: ReplicaTable | None = None
+    curve: LoadCurve | None = None
 
 
 def _latency_drops(
@@ -83,7 +90,7 @@ def _latency_drops(
 ) -> list[Dropped]:
     drops = []
     for row, candidate in enumerate(candidates):
-        if capacity.batch[row] >= 2.0**MIN_LOG2_BATCH:
+        if capacity.batch[row] >= MIN_BATCH:
             continue
         missed = [
             (float(capacity.floor[row, i]) / limit.limit_ms, limit, float(capacity.floor[row, i]))
@@ -170,37 +177,51 @@ def solve(query: PlacementQuery) -> Solution:
     evaluated = len(started) + sum(1 for d in dropped if d.stage >= Stage.SPLIT)
     if not started:
         return Solution(request, context, None, tuple(dropped), evaluated)
-    table = build_table(query.model, [c.replica for c in started], query.coefficients)
-    capacity = capacities(table, started, request, query.limits)
+    replicas = [candidate.replica for candidate in started]
+    caps = [batch_cap(candidate, request) for candidate in started]
+    table = build_table(query.model, replicas, query.coefficients)
+    max_batch = max(cap.batch for cap in caps)
+    curves = curve_of(query.model, replicas, table, request, query.coefficients, max_batch)
+    capacity = capacities(curves, caps, query.limits)
     dropped += _latency_drops(started, capacity, query.limits)
-    keep = capacity.batch >= 2.0**MIN_LOG2_BATCH
-    if not keep.any():
-        return Solution(request, context, None, tuple(dropped), evaluated)
-    table, candidates = _rows(table, started, keep, query)
-    batch = capacity.batch[keep]
-    binding = tuple(name for name, kept in zip(capacity.binding, keep, strict=True) if kept)
-    rates = steady_state(table, request, batch[:, None]).requests_per_s[:, 0]
+    rows = np.flatnonzero(capacity.batch >= MIN_BATCH)
+    sized = _sized(query, started, rows, capacity, curves.take(rows)) if len(rows) else None
+    return _within_amounts(query, Solution(request, context, sized, tuple(dropped), evaluated, table, curves))
+
+
+def _sized(
+    query: PlacementQuery,
+    started: Sequence[Candidate],
+    rows: NDArray[np.int64],
+    capacity: Capacity,
+    curve: LoadCurve,
+) -> Sized:
+    """Amounts of the candidates at the given rows, which meet every limit up to a capacity; the curve is theirs."""
+    candidates = tuple(started[row] for row in rows)
+    batch, request = capacity.batch[rows], curve.request
+    binding = tuple(capacity.binding[row] for row in rows)
+    rates = curve.requests_per_s_at(batch[:, None])[:, 0]
     pack = packing(candidates)
     headroom = query.constraints.headroom_share
     replicas = np.array(
         [float(replicas_needed(query.target, headroom, request, r, b)) for r, b in zip(rates, batch, strict=True)]
     )
     if query.objective is Objective.LATENCY:
-        single = steady_state(table, request, np.ones((len(candidates), 1))).requests_per_s[:, 0]
+        single = curve.requests_per_s_at(np.ones((len(candidates), 1)))[:, 0]
         idle = np.array([float(replicas_needed(query.target, headroom, request, r, 1.0)) for r in single])
         replicas = _grow_for_latency(query, candidates, pack, replicas, idle)
     devices = pack.devices(replicas)
-    operating = operating_batch(table, request, query.target, replicas, batch)
+    operating = operating_batch(curve, query.target, replicas, batch)
     # compared at one running request or more: below that a replica only idles in between
-    e2e = steady_state(table, request, np.maximum(operating, 1.0)[:, None]).e2e_ms[:, 0]
+    e2e = curve.at(np.maximum(operating, 1.0)[:, None]).e2e_ms[:, 0]
     objective = objective_values(query.objective, candidates, devices, e2e)
-    sized = Sized(candidates, batch, binding, rates, replicas, devices, operating, e2e, objective)
-    return _within_amounts(query, Solution(request, context, sized, tuple(dropped), evaluated))
+    return Sized(candidates, rows, batch, binding, rates, replicas, devices, operating, e2e, objective)
 
 
 def _within_amounts(query: PlacementQuery, solution: Solution) -> Solution:
     sized = solution.sized
-    assert sized is not None
+    if sized is None:
+        return solution
     keep, drops = [], []
     for row, candidate in enumerate(sized.candidates):
         fault = _amount_fault(query, candidate, float(sized.devices[row]))
@@ -208,12 +229,9 @@ def _within_amounts(query: PlacementQuery, solution: Solution) -> Solution:
             keep.append(row)
         else:
             drops.append(Dropped(candidate.item, candidate.configuration, fault[0], Stage.AMOUNT, fault[1]))
-    if not keep:
-        return Solution(
-            solution.request, solution.context_tokens, None, (*solution.dropped, *drops), solution.evaluated
-        )
     kept = Sized(
         tuple(sized.candidates[i] for i in keep),
+        sized.rows[keep],
         sized.batch[keep],
         tuple(sized.binding[i] for i in keep),
         sized.requests_per_s[keep],
@@ -223,4 +241,4 @@ def _within_amounts(query: PlacementQuery, solution: Solution) -> Solution:
         sized.e2e_ms[keep],
         sized.objective[keep],
     )
-    return Solution(solution.request, solution.context_tokens, kept, (*solution.dropped, *drops), solution.evaluated)
+    return replace(solution, sized=kept if keep else None, dropped=(*solution.dropped, *drops))
