@@ -102,3 +102,38 @@ def test_requests_beyond_the_pool_queue() -> None:
     tpot_few, tpot_many, ttft_few, ttft_many = predict(groups, 4, UNFITTED)
     assert tpot_many == pytest.approx(tpot_few, rel=0.01)
     assert ttft_many > 3 * ttft_few
+
+
+def test_an_engine_that_reserves_whole_answers_runs_fewer_requests() -> None:
+    # 1,000 + 500 tokens set aside against 1,000 + 250 live: the pool holds 1,250 / 1,500 as many.
+    row = measurement(load_kind="offline_max", concurrency=None, metric="output_tokens_per_s")
+    request = observed(row).request
+    trt = observed(replace(row, engine="tensorrt-llm", engine_version="1.1")).replica.settings
+    vllm = observed(row).replica.settings
+    assert request.admitted_tokens(trt.memory) == 1_500.0
+    assert request.admitted_tokens(vllm.memory) == 1_250.0
+
+
+def test_a_median_is_not_moved_by_a_burst_that_moves_the_mean() -> None:
+    mean, median = (observed(measurement(metric="ttft_ms", statistic=s, concurrency=64.0)) for s in ("mean", "p50"))
+    groups = batches([mean, median])
+    for share, apart in ((0.02, 1.0), (0.9, 2.0)):
+        fitted = Coefficients({"burst_share": share})
+        settle(groups, fitted)
+        of_mean, of_median = predict(groups, 2, fitted)
+        assert of_mean > apart * of_median
+
+
+def test_the_whole_stay_is_the_first_token_and_the_rest() -> None:
+    # 500 tokens: the first comes at the TTFT, 499 follow one inter-token latency apart.
+    rows = [observed(measurement(metric=metric)) for metric in ("ttft_ms", "tpot_ms", "e2e_latency_ms")]
+    groups = batches(rows)
+    settle(groups, UNFITTED)
+    ttft, tpot, e2e = predict(groups, 3, UNFITTED)
+    assert e2e == pytest.approx(ttft + 499 * tpot, rel=1e-9)
+
+
+def test_a_fit_that_starts_near_its_end_gets_there(rows: list, fit) -> None:
+    again = calibrate(rows, near=fit.coefficients)
+    assert np.median(errors(rows, again.coefficients)) <= np.median(errors(rows, fit.coefficients)) * 1.05
+    assert again.rounds < fit.rounds

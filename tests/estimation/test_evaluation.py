@@ -89,6 +89,8 @@ def test_no_rows_have_no_statistics():
         (Load.CONCURRENCY, Metric.TTFT, FigureFamily.TTFT),
         (Load.CONCURRENCY, Metric.OUTPUT, FigureFamily.OUTPUT_RATE),
         (Load.CONCURRENCY, Metric.TOTAL, FigureFamily.TOTAL_RATE),
+        (Load.CONCURRENCY, Metric.E2E, FigureFamily.E2E),
+        (Load.BATCH, Metric.E2E, FigureFamily.BATCH),
         (Load.OFFLINE, Metric.OUTPUT, FigureFamily.OFFLINE),
         (Load.OFFLINE, Metric.REQUESTS, FigureFamily.OFFLINE),
         (Load.OFFLINE, Metric.TOTAL, FigureFamily.TOTAL_RATE),

@@ -125,7 +125,7 @@ def _memory(observation: Observation) -> MemoryBreakdown:
         replica.settings,
         peers=parallelism.devices > 1,
         context_tokens=math.ceil(request.input_tokens + request.output_tokens),
-        live_tokens=request.live_tokens,
+        live_tokens=request.admitted_tokens(replica.settings.memory),
     )
 
 

@@ -43,6 +43,7 @@ _METRIC_UNITS: Final = MappingProxyType(
         Metric.TPOT: "ms",
         Metric.ITL: "ms",
         Metric.TTFT: "ms",
+        Metric.E2E: "ms",
         Metric.OUTPUT: "tokens/s",
         Metric.TOTAL: "tokens/s",
         Metric.REQUESTS: "requests/s",

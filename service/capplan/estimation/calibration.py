@@ -21,10 +21,13 @@ _POOLED_SIGMA = 0.3
 _DEVIATION_SIGMA = 0.1
 """Widths of the normal priors on log pooled values (around the start) and on log deviations (around none). Wider ones
 fit the rows better and rows of devices and models left out worse."""
-_WIDE = frozenset({"request_s", "burst_share"})
-"""Coefficients that stand for a server's front end and a benchmark's habits, of which little is known beforehand."""
-_WIDE_POOLED_SIGMA = 0.7
+_FRONT_END = frozenset({"request_s", "burst_share"})
+"""Coefficients of a server's front end and of a benchmark's habits, of which little is known beforehand."""
+_FRONT_END_POOLED_SIGMA = 0.7
+_FRONT_END_DEVIATION_SIGMA = 0.9
+_LAUNCHES = frozenset({"layer_s", "expert_layer_s"})
 _WIDE_DEVIATION_SIGMA = 0.3
+"""For an engine's cores, and for what a layer's launches take in one format: formats add kernels of their own."""
 _ROBUST_SCALE = 0.15
 """Scale of the Cauchy loss on log residuals: contradicting sources must not bend the fit."""
 _LITTLE_TRUSTED_WEIGHT = 0.5
@@ -33,6 +36,7 @@ _METRIC_WEIGHTS = {
     Metric.TPOT: 1.0,
     Metric.ITL: 1.0,
     Metric.TTFT: 0.5,
+    Metric.E2E: 0.7,
     Metric.OUTPUT: 0.7,
     Metric.TOTAL: 0.4,
     Metric.REQUESTS: 0.4,
@@ -74,7 +78,10 @@ class _Parameter:
 
 def _deviations_of(observation: Observation) -> set[tuple[str, str]]:
     replica = observation.replica
-    found = {("generation", replica.device.accelerator.architecture), ("engine", replica.settings.name)}
+    settings = replica.settings
+    found = {("generation", replica.device.accelerator.architecture), ("engine", settings.name)}
+    if settings.runtime:
+        found.add(("runtime", settings.runtime))
     for gemm in observation.model.gemms:
         if gemm.active_parameters and gemm.layers:
             support = arithmetic_support(replica.device.accelerator, gemm.storage)
@@ -90,14 +97,21 @@ def _parameters(observations: Sequence[Observation]) -> list[_Parameter]:
     parameters = []
     for c in COEFFICIENTS:
         log = float(np.log(c.start))
-        pooled, deviation = (
-            (_WIDE_POOLED_SIGMA, _WIDE_DEVIATION_SIGMA) if c.name in _WIDE else (_POOLED_SIGMA, _DEVIATION_SIGMA)
-        )
+        pooled = _FRONT_END_POOLED_SIGMA if c.name in _FRONT_END else _POOLED_SIGMA
         parameters.append(_Parameter(c.name, log, float(np.log(c.low)), float(np.log(c.high)), pooled))
         for kind, value in kept:
             if kind in BY_NAME[c.name].keys:
-                parameters.append(_Parameter(deviation_key(c.name, kind, value), 0.0, -1.5, 1.5, deviation))
+                parameters.append(_Parameter(deviation_key(c.name, kind, value), 0.0, -1.5, 1.5, _sigma(c.name, kind)))
     return parameters
+
+
+def _sigma(name: str, kind: str) -> float:
+    """Width of the prior on a log deviation."""
+    if name in _FRONT_END and kind == "engine":
+        return _FRONT_END_DEVIATION_SIGMA
+    if kind == "runtime" or (name in _LAUNCHES and kind == "arithmetic"):
+        return _WIDE_DEVIATION_SIGMA
+    return _DEVIATION_SIGMA
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from capplan.errors import InvalidInputError
+from capplan.estimation.engine_runtime import runtime_of
 
 ENGINE_FIELD = "constraints.engine"
 """Where a caller's engine settings stand in a request; errors name fields below it."""
@@ -114,6 +115,8 @@ class MemoryRule:
         tokens_from_concurrency: whether the printed token count is concurrency times the context, not blocks.
         start_checks_free: whether start is refused when less than the budget is free.
         caches_latents: whether multi-head latent attention caches its latent, not the keys and values of every head.
+        reserves_answers: whether a request is let in only when the pool holds its whole answer too, so that none is
+            ever put off again.
     """
 
     budget: BudgetRule
@@ -134,6 +137,7 @@ class MemoryRule:
     tokens_from_concurrency: bool = False
     start_checks_free: bool = True
     caches_latents: bool = True
+    reserves_answers: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,6 +163,11 @@ class EngineSettings:
     graph_sizes: int
     memory: MemoryRule
     multimodal_share: float = 1.0
+
+    @property
+    def runtime(self) -> str:
+        """The core that the version runs, see :func:`capplan.estimation.engine_runtime.runtime_of`."""
+        return runtime_of(self.name, self.version)
 
     def _fraction_if(self, rule: BudgetRule) -> float | None:
         return self.memory_fraction if self.memory.budget is rule else None

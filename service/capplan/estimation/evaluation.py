@@ -22,6 +22,7 @@ class FigureFamily(StrEnum):
 
     TPOT = "tpot_concurrency"
     TTFT = "ttft_concurrency"
+    E2E = "e2e_concurrency"
     OUTPUT_RATE = "output_rate_concurrency"
     OFFLINE = "offline_maximum"
     BATCH = "batch"
@@ -37,6 +38,7 @@ _LABELS: Final[Mapping[FigureFamily, str]] = MappingProxyType(
     {
         FigureFamily.TPOT: "TPOT",
         FigureFamily.TTFT: "TTFT",
+        FigureFamily.E2E: "end-to-end latency",
         FigureFamily.OUTPUT_RATE: "output rate",
     }
 )
@@ -50,6 +52,8 @@ def figure_family(load: Load, metric: Metric) -> FigureFamily:
         return FigureFamily.TPOT
     if metric is Metric.TTFT:
         return FigureFamily.TTFT
+    if metric is Metric.E2E:
+        return FigureFamily.E2E
     if metric is Metric.TOTAL:
         return FigureFamily.TOTAL_RATE
     return FigureFamily.OFFLINE if load is Load.OFFLINE else FigureFamily.OUTPUT_RATE

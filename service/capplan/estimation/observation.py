@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from capplan.estimation.coefficients import Coefficients
 from capplan.estimation.device import whole_device
 from capplan.estimation.engine import ENGINE_NAMES, EngineChoice, resolve_settings
+from capplan.estimation.engine_runtime import dated_version
 from capplan.estimation.legality import device_faults, split_faults
 from capplan.estimation.measurement import Measurement
 from capplan.estimation.memory import memory_breakdown, rank_footprint
@@ -33,6 +34,7 @@ class Metric(StrEnum):
     TPOT = "tpot_ms"
     ITL = "itl_ms"
     TTFT = "ttft_ms"
+    E2E = "e2e_latency_ms"
     OUTPUT = "output_tokens_per_s"
     TOTAL = "total_tokens_per_s"
     REQUESTS = "requests_per_s"
@@ -52,7 +54,8 @@ _LEAST_HELD = 2.0
 _APART = frozenset({"disaggregated", "speculative_decoding", "spec_decode_unknown"})
 """Flags of deployments that work another way than the step model says."""
 
-_MEAN_STATISTICS = frozenset({"", "mean", "p50", "median", "unstated(mean or p50)"})
+_MEDIANS = frozenset({"p50", "median"})
+_MEAN_STATISTICS = _MEDIANS | {"", "mean", "unstated(mean or p50)"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +131,8 @@ def observe(measurement: Measurement, model: ModelCosts, accelerator: Accelerato
     modelled = m.engine if m.engine in ENGINE_NAMES else ENGINE_NAMES[0]
     choice = EngineChoice(name=modelled, max_num_seqs=_OFFLINE_SEQUENCES if load is Load.OFFLINE else None)
     settings = resolve_settings(choice, accelerator, device.memory_bytes, ranks=spread.devices)
-    settings = replace(settings, name=m.engine)
+    version = dated_version(m.engine, m.engine_version, m.as_of)
+    settings = replace(settings, name=m.engine, version=version)
     request = Request(m.input_tokens, m.output_tokens)
     memory = memory_breakdown(
         rank_footprint(
@@ -141,7 +145,7 @@ def observe(measurement: Measurement, model: ModelCosts, accelerator: Accelerato
         settings,
         peers=spread.devices > 1,
         context_tokens=int(m.input_tokens + m.output_tokens),
-        live_tokens=request.live_tokens,
+        live_tokens=request.admitted_tokens(settings.memory),
     )
     replicas = max(1.0, m.devices / spread.devices)
     budget = settings.max_num_batched_tokens * shares * spread.pipeline_parallel
@@ -174,11 +178,20 @@ class _Lengths:
         return self.input_tokens
 
 
+def _burst_share(observation: Observation, fitted: Coefficients) -> float:
+    """Share of the requests that arrived in a burst; so few of them move a mean, but no median."""
+    if observation.measurement.statistic in _MEDIANS:
+        return 0.0
+    settings = observation.replica.settings
+    return fitted.of("burst_share", engine=settings.name, runtime=settings.runtime)
+
+
 def _replica_key(observation: Observation) -> tuple[object, ...]:
     """What the step model's table depends on."""
     replica = observation.replica
     settings = replica.settings
-    return (observation.accelerator.sku, replica.parallelism, settings.name, settings.max_num_batched_tokens)
+    engine = (settings.name, settings.runtime, settings.max_num_batched_tokens)
+    return (observation.accelerator.sku, replica.parallelism, engine)
 
 
 class Batch:
@@ -224,7 +237,7 @@ class Batch:
     def predict(self, fitted: Coefficients) -> NDArray[np.float64]:
         """The figure of every observation, (N,), in its metric's unit, at the shares last settled."""
         table = build_table(self.model, self._replicas, fitted).take(self._rows)
-        bursts = np.array([[fitted.of("burst_share", engine=o.replica.settings.name)] for o in self.observations])
+        bursts = np.array([[_burst_share(o, fitted)] for o in self.observations])
         request: Request = self._lengths  # type: ignore[assignment]  # columns broadcast where numbers would
         figures = self._closed_loop(table, request, bursts)
         if self._static.any():
@@ -254,6 +267,7 @@ class Batch:
             Metric.TPOT: state.itl_ms,
             Metric.ITL: state.itl_ms,
             Metric.TTFT: ttft,
+            Metric.E2E: ttft + np.maximum(request.output_tokens - 1.0, 0.0) * state.itl_ms,
             Metric.REQUESTS: rate,
             Metric.OUTPUT: rate * request.output_tokens,
             Metric.TOTAL: rate * (request.output_tokens + request.input_tokens),
@@ -274,6 +288,7 @@ class Batch:
             Metric.TPOT: step * MS_PER_S,
             Metric.ITL: step * MS_PER_S,
             Metric.TTFT: read * MS_PER_S,
+            Metric.E2E: seconds * MS_PER_S,
             Metric.REQUESTS: rate,
             Metric.OUTPUT: rate * request.output_tokens,
             Metric.TOTAL: rate * (request.output_tokens + request.input_tokens),

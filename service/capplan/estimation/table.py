@@ -212,6 +212,18 @@ def _generation(replica: Replica) -> str:
     return replica.device.accelerator.architecture
 
 
+def _arithmetic(gemm: GemmCost, computed_in: str) -> str:
+    return f"{gemm.arithmetic}>{computed_in}"
+
+
+def _layer_arithmetic(model: ModelCosts, accelerator: Accelerator, component: Component) -> str:
+    """The arithmetic of a layer's products of one kind; empty where the model has none."""
+    for gemm in model.gemms:
+        if gemm.component is component and gemm.active_parameters and gemm.layers:
+            return _arithmetic(gemm, arithmetic_support(accelerator, gemm.storage).arithmetic)
+    return ""
+
+
 def _gemm_group(model: ModelCosts, gemm: GemmCost, replicas: Sequence[Replica], fitted: Coefficients) -> GemmGroup:
     experts = gemm.experts > 0
     stored, flop, tokens, memory, compute, half = [], [], [], [], [], []
@@ -222,8 +234,9 @@ def _gemm_group(model: ModelCosts, gemm: GemmCost, replicas: Sequence[Replica], 
         keys = {
             "generation": _generation(replica),
             "engine": replica.settings.name,
+            "runtime": replica.settings.runtime,
             # what the format asks for and what the device computes in: weight-only kernels behave differently
-            "arithmetic": f"{gemm.arithmetic}>{support.arithmetic}",
+            "arithmetic": _arithmetic(gemm, support.arithmetic),
         }
         if experts:
             ranks, token_share = spread.stage_ranks, 1.0
@@ -284,7 +297,10 @@ def _collective_groups(
     """
 
     def scaled(replica: Replica, ranks: int) -> Array:
-        factor = fitted.of("collective", engine=replica.settings.name, generation=_generation(replica))
+        settings = replica.settings
+        factor = fitted.of(
+            "collective", engine=settings.name, runtime=settings.runtime, generation=_generation(replica)
+        )
         log_s: Array = _collective_log_s(_ByFacts(replica.device.accelerator), ranks) + np.log(factor)
         return log_s
 
@@ -314,7 +330,7 @@ def build_table(model: ModelCosts, replicas: Sequence[Replica], fitted: Coeffici
         replicas: C ways to run it.
         fitted: coefficients of the step model.
     """
-    kv_rate, decode_rate, prefill_rate, overhead, per_sequence = [], [], [], [], []
+    kv_rate, decode_rate, prefill_rate, overhead, per_sequence, handling = [], [], [], [], [], []
     expert_layers = max((g.layers for g in model.gemms if g.component is Component.ROUTED_EXPERT), default=0)
     for replica in replicas:
         accelerator, engine = replica.device.accelerator, replica.settings.name
@@ -323,18 +339,21 @@ def build_table(model: ModelCosts, replicas: Sequence[Replica], fitted: Coeffici
         achieved = efficiency(accelerator, arithmetic)
         fp8 = model.kv_precision == "fp8"
         fraction = achieved.kv_fp8_memory_fraction if fp8 else achieved.kv_memory_fraction
-        kv_read = fitted.of("kv_read", generation=generation, engine=engine)
+        keys = {"engine": engine, "runtime": replica.settings.runtime, "generation": generation}
+        kv_read = fitted.of("kv_read", **keys)
         kv_rate.append(replica.device.bandwidth_bytes_per_s * min(fraction * kv_read, MOST_OF_BANDWIDTH))
         peak = accelerator.peak_flop_per_s[arithmetic] * replica.device.compute_share
         decode_rate.append(peak * fitted.of("attention_decode", generation=generation))
         prefill_rate.append(peak * fitted.of("attention_prefill", generation=generation))
-        keys = {"engine": engine, "generation": generation}
+        attention = _layer_arithmetic(model, accelerator, Component.ATTENTION)
+        expert = _layer_arithmetic(model, accelerator, Component.ROUTED_EXPERT)
         overhead.append(
             fitted.of("step_s", **keys)
-            + fitted.of("layer_s", **keys) * model.layers
-            + fitted.of("expert_layer_s", **keys) * expert_layers
+            + fitted.of("layer_s", **keys, arithmetic=attention) * model.layers
+            + fitted.of("expert_layer_s", **keys, arithmetic=expert) * expert_layers
         )
         per_sequence.append(fitted.of("sequence_s", **keys))
+        handling.append(fitted.of("request_s", **keys))
     spreads = [replica.parallelism for replica in replicas]
     groups = _column([float(spread.attention_data_parallel) for spread in spreads])
     ranks = [spread.tensor_parallel for spread in spreads]
@@ -356,7 +375,7 @@ def build_table(model: ModelCosts, replicas: Sequence[Replica], fitted: Coeffici
         state_flop_per_token=_column([sum(s.flop_per_token for s in model.states) / tp for tp in ranks]),
         overhead_s=_column(overhead),
         sequence_overhead_s=_column(per_sequence),
-        request_s=_column([fitted.of("request_s", engine=r.settings.name) for r in replicas]),
+        request_s=_column(handling),
         token_budget=_column([float(r.settings.max_num_batched_tokens) for r in replicas]) * groups,
         stages=_column([float(spread.pipeline_parallel) for spread in spreads]),
         split_prefill=_column([float(r.settings.name in SPLIT_PREFILL_ENGINES) for r in replicas]),

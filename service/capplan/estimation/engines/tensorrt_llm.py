@@ -53,6 +53,8 @@ def _rule(copies: float, forward_share: float, runtime_gib: float, block_tokens:
         windows=WindowRule.NONE,
         states=StateRule.SLOTS,
         mxfp4_width_multiple=64,
+        # GUARANTEED_NO_EVICT is the default capacity scheduler policy (TensorRT-LLM docs, useful runtime options)
+        reserves_answers=True,
     )
 
 

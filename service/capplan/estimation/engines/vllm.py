@@ -146,7 +146,9 @@ _V0_7_0 = _v0(_SORTED_COPIES, caches_latents=False)
 _V0_CHUNKS_ABOVE_TOKENS = 32_768
 _V0_CHUNKS_SINCE = (0, 5, 4)
 _SAMPLES_WHEN_CHUNKED_SINCE = (0, 7)
-_V0_NOTE = "vLLM before 0.8 runs the V0 engine: its memory is modelled, its times are those of the V1 scheduler."
+_V0_NOTE = (
+    "vLLM before 0.8 runs the V0 engine: its memory and overheads are modelled, its scheduling is taken to be V1's."
+)
 
 
 def version_of(choice: EngineChoice) -> Version:
