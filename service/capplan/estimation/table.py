@@ -2,34 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
-from functools import lru_cache
+from functools import partial
 from typing import TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from capplan.estimation.coefficients import UNFITTED, Coefficients
-from capplan.estimation.replica import Replica
-from capplan.hardware.accelerator import Accelerator
-from capplan.hardware.arithmetic import arithmetic_support, sixteen_bit_arithmetic
-from capplan.hardware.collectives import all_reduce_ranks_limit, all_reduce_s
-from capplan.hardware.efficiency import efficiency
+from capplan.estimation.device_rates import (
+    MESSAGE_LOG2_BYTES,
+    Kind,
+    collective_log_s,
+    gemm_rates,
+    step_figures,
+)
+from capplan.estimation.identity import Same
+from capplan.estimation.replica import Parallelism, Replica
 from capplan.modeling.costs import AttentionCost, GemmCost, ModelCosts
-from capplan.modeling.linear import Component
 from capplan.modeling.sharding import attention_rank_share, gemm_rank_share, state_rank_share
 
 Array = NDArray[np.float64]
 
-_MESSAGE_LOG2_BYTES = np.arange(10.0, 33.0)
-"""Grid on which all-reduce times are tabulated: 1 KiB to 4 GiB, one point per octave."""
-
 SHARPNESS = 4.0
 """Exponent p of the smooth roofline ``(t_mem^p + t_flop^p)^(1/p)``."""
-
-MOST_OF_BANDWIDTH = 0.95
-"""Largest share of a device's peak bandwidth that any coefficients may claim; the best published reads reach 0.93."""
 
 SPLIT_PREFILL_ENGINES = frozenset({"sglang"})
 """Engines that by default run prompts in steps of their own instead of beside decoding sequences."""
@@ -146,8 +143,8 @@ class ReplicaTable:
         rows = np.arange(self.rows)[:, None]
         for group in self.collectives:
             messages = np.maximum(tokens * group.token_share * self.collective_bytes_per_token, 1.0)
-            position = np.log2(messages) - _MESSAGE_LOG2_BYTES[0]
-            position = np.clip(position, 0.0, len(_MESSAGE_LOG2_BYTES) - 1.000001)
+            position = np.log2(messages) - MESSAGE_LOG2_BYTES[0]
+            position = np.clip(position, 0.0, len(MESSAGE_LOG2_BYTES) - 1.000001)
             left = position.astype(np.int64)
             low, high = group.log_s[rows, left], group.log_s[rows, left + 1]
             total = total + group.count * np.exp(low + (position - left) * (high - low))
@@ -168,115 +165,98 @@ def _take(value: _T, rows: NDArray[np.int64]) -> _T:
     return value
 
 
-class _ByFacts:
-    """Cache key of an accelerator, whose peak mapping cannot be hashed: the facts that all-reduce times depend on."""
-
-    __slots__ = ("_key", "accelerator")
-
-    def __init__(self, accelerator: Accelerator) -> None:
-        self.accelerator = accelerator
-        self._key = (
-            accelerator.sku,
-            accelerator.architecture,
-            accelerator.interconnect,
-            accelerator.link_bytes_per_s,
-            accelerator.pcie_bytes_per_s,
-            accelerator.link_domain_size,
-        )
-
-    def __hash__(self) -> int:
-        return hash(self._key)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _ByFacts) and self._key == other._key
-
-
-_NO_TIME_LOG = -1e4
-"""Log of a time that is none, finite so that interpolation stays free of invalid values."""
-
-
-@lru_cache(maxsize=4096)
-def _collective_log_s(key: _ByFacts, ranks: int) -> Array:
-    if ranks == 1:
-        return np.full(len(_MESSAGE_LOG2_BYTES), _NO_TIME_LOG)
-    ranks = min(ranks, all_reduce_ranks_limit(key.accelerator))
-    times: Array = np.log(all_reduce_s(key.accelerator, ranks, np.exp2(_MESSAGE_LOG2_BYTES)))
-    return times
-
-
 def _column(values: Sequence[float]) -> Array:
     return np.array(values, dtype=np.float64)[:, None]
 
 
-def _generation(replica: Replica) -> str:
-    return replica.device.accelerator.architecture
+@dataclass(frozen=True, slots=True)
+class _Groups:
+    """Replicas told apart by what their figures depend on, so that each figure is worked out once and then spread.
+
+    Attributes:
+        replicas: C replicas.
+        kinds: those that differ.
+        kind: (C,) the position of each replica's kind.
+        spreads: the parallelisms that differ.
+        spread: (C,) the position of each replica's.
+    """
+
+    replicas: Sequence[Replica]
+    kinds: tuple[Kind, ...]
+    kind: NDArray[np.int64]
+    spreads: tuple[Parallelism, ...]
+    spread: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, replicas: Sequence[Replica]) -> _Groups:
+        """Groups replicas."""
+        kinds: dict[Kind, int] = {}
+        spreads: dict[Parallelism, int] = {}
+        kind, spread = [], []
+        for replica in replicas:
+            settings = replica.settings
+            key = Kind(Same(replica.device.accelerator), settings.name, settings.runtime)
+            kind.append(kinds.setdefault(key, len(kinds)))
+            spread.append(spreads.setdefault(replica.parallelism, len(spreads)))
+        return cls(replicas, tuple(kinds), np.array(kind), tuple(spreads), np.array(spread))
+
+    def by_kind(self, figures: Callable[[Kind], tuple[float, ...]]) -> tuple[Array, ...]:
+        """Figures of each kind as columns of the replicas, (C, 1)."""
+        return _spread_out([figures(kind) for kind in self.kinds], self.kind)
+
+    def by_spread(self, figures: Callable[[Parallelism], tuple[float, ...]]) -> tuple[Array, ...]:
+        """Figures of each parallelism as columns of the replicas, (C, 1)."""
+        return _spread_out([figures(spread) for spread in self.spreads], self.spread)
 
 
-def _arithmetic(gemm: GemmCost, computed_in: str) -> str:
-    return f"{gemm.arithmetic}>{computed_in}"
+def _spread_out(figures: Sequence[tuple[float, ...]], rows: NDArray[np.int64]) -> tuple[Array, ...]:
+    columns = np.array(figures, dtype=np.float64).T
+    return tuple(column[rows][:, None] for column in columns)
 
 
-def _layer_arithmetic(model: ModelCosts, accelerator: Accelerator, component: Component) -> str:
-    """The arithmetic of a layer's products of one kind; empty where the model has none."""
+def _gemm_split(
+    model: ModelCosts, gemm: GemmCost, spread: Parallelism, imbalance: float
+) -> tuple[float, float, float, float]:
+    """Share of the weights on a rank, load of the busiest, share of the tokens, and output width of a product."""
+    if gemm.experts:
+        ranks = spread.stage_ranks
+        busiest = imbalance if spread.expert_parallel > 1 else 1.0
+        return 1.0 / ranks, busiest, 1.0, gemm.output_features * spread.expert_parallel / ranks
+    share = gemm_rank_share(gemm, model.vocabulary_size, spread.tensor_parallel)
+    return share, 1.0, 1.0 / spread.attention_data_parallel, gemm.output_features * share
+
+
+def _gemm_groups(
+    model: ModelCosts, groups: _Groups, fitted: Same[Coefficients], bandwidth: Array, compute_share: Array
+) -> Iterator[GemmGroup]:
+    imbalance, narrow_width = fitted.value.of("imbalance"), fitted.value.of("narrow_width")
+    rates: dict[tuple[str, str, bool], tuple[Array, ...]] = {}
     for gemm in model.gemms:
-        if gemm.component is component and gemm.active_parameters and gemm.layers:
-            return _arithmetic(gemm, arithmetic_support(accelerator, gemm.storage).arithmetic)
-    return ""
+        if not gemm.active_parameters or not gemm.layers:
+            continue  # embedding look-ups and parts that a text request does not run take no time
+        alike = (gemm.storage, gemm.arithmetic, gemm.experts > 0)
+        if alike not in rates:
+            rates[alike] = groups.by_kind(partial(gemm_rates, gemm, fitted=fitted))
+        read, peak, rate, half = rates[alike]
+        share, busiest, tokens, width = groups.by_spread(partial(_gemm_split, model, gemm, imbalance=imbalance))
+        yield GemmGroup(
+            name=gemm.component.value,
+            bytes=gemm.stored_bytes * share,
+            flop_per_token=2.0 * gemm.active_parameters * share * busiest,
+            token_share=tokens,
+            memory_rate=bandwidth * read,
+            compute_rate=peak * compute_share * (rate * (width / (width + narrow_width))),
+            half_rate_tokens=half,
+            touch_share=gemm.experts_per_token / gemm.experts if gemm.experts else 1.0,
+            once_per_sequence=gemm.once_per_sequence,
+        )
 
 
-def _gemm_group(model: ModelCosts, gemm: GemmCost, replicas: Sequence[Replica], fitted: Coefficients) -> GemmGroup:
-    experts = gemm.experts > 0
-    stored, flop, tokens, memory, compute, half = [], [], [], [], [], []
-    for replica in replicas:
-        spread, device = replica.parallelism, replica.device
-        support = arithmetic_support(device.accelerator, gemm.storage)
-        achieved = efficiency(device.accelerator, support.arithmetic)
-        keys = {
-            "generation": _generation(replica),
-            "engine": replica.settings.name,
-            "runtime": replica.settings.runtime,
-            # what the format asks for and what the device computes in: weight-only kernels behave differently
-            "arithmetic": _arithmetic(gemm, support.arithmetic),
-        }
-        if experts:
-            ranks, token_share = spread.stage_ranks, 1.0
-            share = 1.0 / ranks
-            width = gemm.output_features * spread.expert_parallel / ranks
-            busiest = fitted.of("imbalance") if spread.expert_parallel > 1 else 1.0
-        else:
-            share = gemm_rank_share(gemm, model.vocabulary_size, spread.tensor_parallel)
-            token_share = 1.0 / spread.attention_data_parallel
-            width = gemm.output_features * share
-            busiest = 1.0
-        read = achieved.memory_fraction * fitted.of("weight_read", **keys)
-        rate = achieved.compute_fraction * fitted.of("gemm_rate", **keys)
-        if experts:
-            read *= fitted.of("expert_read", **keys)
-            rate *= fitted.of("expert_rate", **keys)
-        rate *= width / (width + fitted.of("narrow_width"))
-        stored.append(gemm.stored_bytes * share)
-        flop.append(2.0 * gemm.active_parameters * share * busiest)
-        tokens.append(token_share)
-        memory.append(device.bandwidth_bytes_per_s * min(read, MOST_OF_BANDWIDTH))
-        compute.append(device.accelerator.peak_flop_per_s[support.arithmetic] * device.compute_share * rate)
-        half.append(achieved.half_rate_tokens * fitted.of("half_rate", **keys))
-    return GemmGroup(
-        name=gemm.component.value,
-        bytes=_column(stored),
-        flop_per_token=_column(flop),
-        token_share=_column(tokens),
-        memory_rate=_column(memory),
-        compute_rate=_column(compute),
-        half_rate_tokens=_column(half),
-        touch_share=gemm.experts_per_token / gemm.experts if experts else 1.0,
-        once_per_sequence=gemm.once_per_sequence,
+def _attention_group(attention: AttentionCost, groups: _Groups) -> AttentionGroup:
+    cache, ranks = groups.by_spread(
+        lambda s: (attention_rank_share(attention, s.tensor_parallel), float(s.tensor_parallel))
     )
-
-
-def _attention_group(attention: AttentionCost, replicas: Sequence[Replica]) -> AttentionGroup:
-    ranks = [replica.parallelism.tensor_parallel for replica in replicas]
-    cache = _column([attention_rank_share(attention, tp) for tp in ranks])
-    heads = attention.layers / _column([float(tp) for tp in ranks])
+    heads = attention.layers / ranks
     return AttentionGroup(
         cache_bytes_per_token=attention.layers * attention.cache_bytes_per_token * cache,
         decode_flop_per_context_token=attention.decode_flop_per_context_token * heads,
@@ -287,36 +267,26 @@ def _attention_group(attention: AttentionCost, replicas: Sequence[Replica]) -> A
     )
 
 
-def _collective_groups(
-    model: ModelCosts, replicas: Sequence[Replica], fitted: Coefficients
-) -> tuple[CollectiveGroup, ...]:
+def _collective_groups(model: ModelCosts, groups: _Groups, factor: Array) -> tuple[CollectiveGroup, ...]:
     """One all-reduce after attention over the ranks that share it, one after the feed-forward part over the stage.
 
     With attention data parallelism the second stands for gathering every group's tokens before the experts and
     scattering the results, which moves as many bytes.
     """
+    log_factor = np.log(factor)
 
-    def scaled(replica: Replica, ranks: int) -> Array:
-        settings = replica.settings
-        factor = fitted.of(
-            "collective", engine=settings.name, runtime=settings.runtime, generation=_generation(replica)
-        )
-        log_s: Array = _collective_log_s(_ByFacts(replica.device.accelerator), ranks) + np.log(factor)
-        return log_s
+    def over(ranks: Sequence[int]) -> Array:
+        accelerators = [kind.accelerator for kind in groups.kinds]
+        pairs = zip(groups.kind.tolist(), groups.spread.tolist(), strict=True)
+        return np.stack([collective_log_s(accelerators[kind], ranks[spread]) for kind, spread in pairs]) + log_factor
 
-    spreads = [replica.parallelism for replica in replicas]
-    layers = np.full((len(replicas), 1), float(model.layers))
+    (token_share,) = groups.by_spread(lambda s: (1.0 / s.attention_data_parallel,))
+    layers = np.full_like(token_share, float(model.layers))
+    attending, staged = [s.tensor_parallel for s in groups.spreads], [s.stage_ranks for s in groups.spreads]
+    log_s = over(attending)
     return (
-        CollectiveGroup(
-            count=layers,
-            token_share=_column([1.0 / spread.attention_data_parallel for spread in spreads]),
-            log_s=np.stack([scaled(r, s.tensor_parallel) for r, s in zip(replicas, spreads, strict=True)]),
-        ),
-        CollectiveGroup(
-            count=layers,
-            token_share=np.ones((len(replicas), 1)),
-            log_s=np.stack([scaled(r, s.stage_ranks) for r, s in zip(replicas, spreads, strict=True)]),
-        ),
+        CollectiveGroup(layers, token_share, log_s),
+        CollectiveGroup(layers, np.ones_like(token_share), log_s if attending == staged else over(staged)),
     )
 
 
@@ -330,54 +300,37 @@ def build_table(model: ModelCosts, replicas: Sequence[Replica], fitted: Coeffici
         replicas: C ways to run it.
         fitted: coefficients of the step model.
     """
-    kv_rate, decode_rate, prefill_rate, overhead, per_sequence, handling = [], [], [], [], [], []
-    expert_layers = max((g.layers for g in model.gemms if g.component is Component.ROUTED_EXPERT), default=0)
-    for replica in replicas:
-        accelerator, engine = replica.device.accelerator, replica.settings.name
-        generation = _generation(replica)
-        arithmetic = sixteen_bit_arithmetic(accelerator) or "fp32"
-        achieved = efficiency(accelerator, arithmetic)
-        fp8 = model.kv_precision == "fp8"
-        fraction = achieved.kv_fp8_memory_fraction if fp8 else achieved.kv_memory_fraction
-        keys = {"engine": engine, "runtime": replica.settings.runtime, "generation": generation}
-        kv_read = fitted.of("kv_read", **keys)
-        kv_rate.append(replica.device.bandwidth_bytes_per_s * min(fraction * kv_read, MOST_OF_BANDWIDTH))
-        peak = accelerator.peak_flop_per_s[arithmetic] * replica.device.compute_share
-        decode_rate.append(peak * fitted.of("attention_decode", generation=generation))
-        prefill_rate.append(peak * fitted.of("attention_prefill", generation=generation))
-        attention = _layer_arithmetic(model, accelerator, Component.ATTENTION)
-        expert = _layer_arithmetic(model, accelerator, Component.ROUTED_EXPERT)
-        overhead.append(
-            fitted.of("step_s", **keys)
-            + fitted.of("layer_s", **keys, arithmetic=attention) * model.layers
-            + fitted.of("expert_layer_s", **keys, arithmetic=expert) * expert_layers
+    groups, same = _Groups.of(replicas), Same(fitted)
+    bandwidth = _column([replica.device.bandwidth_bytes_per_s for replica in replicas])
+    compute_share = _column([replica.device.compute_share for replica in replicas])
+    read, peak, decode, prefill, collective, overhead, per_sequence, request = groups.by_kind(
+        partial(step_figures, model, fitted=same)
+    )
+    sharing, stages, state_bytes, state_flop = groups.by_spread(
+        lambda s: (
+            float(s.attention_data_parallel),
+            float(s.pipeline_parallel),
+            sum(state.bytes_per_sequence * state_rank_share(state, s.tensor_parallel) for state in model.states),
+            sum(state.flop_per_token for state in model.states) / s.tensor_parallel,
         )
-        per_sequence.append(fitted.of("sequence_s", **keys))
-        handling.append(fitted.of("request_s", **keys))
-    spreads = [replica.parallelism for replica in replicas]
-    groups = _column([float(spread.attention_data_parallel) for spread in spreads])
-    ranks = [spread.tensor_parallel for spread in spreads]
+    )
+    (split_prefill,) = groups.by_kind(lambda kind: (float(kind.engine in SPLIT_PREFILL_ENGINES),))
     return ReplicaTable(
-        # embedding look-ups and parts that a text request does not run take no time
-        gemms=tuple(
-            _gemm_group(model, gemm, replicas, fitted) for gemm in model.gemms if gemm.active_parameters and gemm.layers
-        ),
-        attentions=tuple(_attention_group(attention, replicas) for attention in model.attentions),
-        collectives=_collective_groups(model, replicas, fitted),
+        gemms=tuple(_gemm_groups(model, groups, same, bandwidth, compute_share)),
+        attentions=tuple(_attention_group(attention, groups) for attention in model.attentions),
+        collectives=_collective_groups(model, groups, collective),
         collective_bytes_per_token=float(model.hidden_size * model.activation_element_bytes),
-        sequence_share=1.0 / groups,
-        kv_memory_rate=_column(kv_rate),
-        attention_decode_rate=_column(decode_rate),
-        attention_prefill_rate=_column(prefill_rate),
-        state_bytes_per_sequence=_column(
-            [sum(state.bytes_per_sequence * state_rank_share(state, tp) for state in model.states) for tp in ranks]
-        ),
-        state_flop_per_token=_column([sum(s.flop_per_token for s in model.states) / tp for tp in ranks]),
-        overhead_s=_column(overhead),
-        sequence_overhead_s=_column(per_sequence),
-        request_s=_column(handling),
-        token_budget=_column([float(r.settings.max_num_batched_tokens) for r in replicas]) * groups,
-        stages=_column([float(spread.pipeline_parallel) for spread in spreads]),
-        split_prefill=_column([float(r.settings.name in SPLIT_PREFILL_ENGINES) for r in replicas]),
+        sequence_share=1.0 / sharing,
+        kv_memory_rate=bandwidth * read,
+        attention_decode_rate=peak * compute_share * decode,
+        attention_prefill_rate=peak * compute_share * prefill,
+        state_bytes_per_sequence=state_bytes,
+        state_flop_per_token=state_flop,
+        overhead_s=overhead,
+        sequence_overhead_s=per_sequence,
+        request_s=request,
+        token_budget=_column([float(r.settings.max_num_batched_tokens) for r in replicas]) * sharing,
+        stages=stages,
+        split_prefill=split_prefill,
         ramp_offset_tokens=fitted.of("ramp_offset_tokens"),
     )

@@ -1,0 +1,179 @@
+"""What a device and an engine reach under the fitted coefficients: rates of products and caches, and overheads.
+
+Everything here depends on the catalogue and the coefficients alone, and is remembered from question to question.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from capplan.estimation.coefficients import Coefficients
+from capplan.estimation.identity import Same
+from capplan.hardware.accelerator import Accelerator
+from capplan.hardware.arithmetic import arithmetic_support, sixteen_bit_arithmetic
+from capplan.hardware.collectives import all_reduce_ranks_limit, all_reduce_s
+from capplan.hardware.efficiency import Efficiency, efficiency
+from capplan.modeling.costs import GemmCost, ModelCosts
+from capplan.modeling.linear import Component
+
+MESSAGE_LOG2_BYTES = np.arange(10.0, 33.0)
+"""Grid on which all-reduce times are tabulated: 1 KiB to 4 GiB, one point per octave."""
+
+MOST_OF_BANDWIDTH = 0.95
+"""Largest share of a device's peak bandwidth that any coefficients may claim; the best published reads reach 0.93."""
+
+
+class Kind(NamedTuple):
+    """What of a replica decides on rates and overheads: its device, whole or sliced, and its engine."""
+
+    accelerator: Same[Accelerator]
+    engine: str
+    runtime: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Product:
+    """How a device multiplies with weights in a storage format: in which arithmetic, and what it achieves."""
+
+    arithmetic: str
+    peak_flop_per_s: float
+    achieved: Efficiency
+
+
+@lru_cache(maxsize=8192)
+def _product(same: Same[Accelerator], storage: str) -> _Product:
+    support = arithmetic_support(same.value, storage)
+    return _Product(
+        support.arithmetic,
+        same.value.peak_flop_per_s[support.arithmetic],
+        efficiency(same.value, support.arithmetic),
+    )
+
+
+@lru_cache(maxsize=4096)
+def _coefficients(
+    fitted: Same[Coefficients], names: tuple[str, ...], generation: str, engine: str, runtime: str, arithmetic: str
+) -> tuple[float, ...]:
+    """Coefficients of some names for one set of keys."""
+    keys = {"generation": generation, "engine": engine, "runtime": runtime, "arithmetic": arithmetic}
+    return tuple(fitted.value.of(name, **keys) for name in names)
+
+
+def _arithmetic(gemm: GemmCost, computed_in: str) -> str:
+    """What the format asks for and what the device computes in: weight-only kernels behave differently."""
+    return f"{gemm.arithmetic}>{computed_in}"
+
+
+def _layer_arithmetic(model: ModelCosts, accelerator: Same[Accelerator], component: Component) -> str:
+    """The arithmetic of a layer's products of one kind; empty where the model has none."""
+    for gemm in model.gemms:
+        if gemm.component is component and gemm.active_parameters and gemm.layers:
+            return _arithmetic(gemm, _product(accelerator, gemm.storage).arithmetic)
+    return ""
+
+
+_GEMM_RATES = ("weight_read", "gemm_rate", "half_rate")
+_EXPERT_RATES = ("expert_read", "expert_rate")
+
+
+class GemmRates(NamedTuple):
+    """How products with weights of one format run on a kind of replica.
+
+    Attributes:
+        read: share of the bandwidth that weight reads achieve.
+        peak: FLOP per second of the arithmetic, before what is achieved of it.
+        compute: share of it that wide products of many tokens achieve.
+        half_rate_tokens: tokens at which half of that would be reached.
+    """
+
+    read: float
+    peak: float
+    compute: float
+    half_rate_tokens: float
+
+
+def gemm_rates(gemm: GemmCost, kind: Kind, fitted: Same[Coefficients]) -> GemmRates:
+    """Works out how products of a group run on a kind of replica; the same for all of one format and arithmetic."""
+    product = _product(kind.accelerator, gemm.storage)
+    keys = (kind.accelerator.value.architecture, kind.engine, kind.runtime, _arithmetic(gemm, product.arithmetic))
+    weight_read, gemm_rate, half_rate = _coefficients(fitted, _GEMM_RATES, *keys)
+    read, rate = product.achieved.memory_fraction * weight_read, product.achieved.compute_fraction * gemm_rate
+    if gemm.experts:
+        expert_read, expert_rate = _coefficients(fitted, _EXPERT_RATES, *keys)
+        read, rate = read * expert_read, rate * expert_rate
+    half = product.achieved.half_rate_tokens * half_rate
+    return GemmRates(min(read, MOST_OF_BANDWIDTH), product.peak_flop_per_s, rate, half)
+
+
+_BY_ENGINE = (
+    "kv_read",
+    "attention_decode",
+    "attention_prefill",
+    "collective",
+    "step_s",
+    "sequence_s",
+    "request_s",
+)
+
+
+class StepFigures(NamedTuple):
+    """What the step of a kind of replica takes beside its products.
+
+    Attributes:
+        cache_read: share of the bandwidth that cache reads achieve.
+        attention_peak: FLOP per second of the arithmetic that attention runs in, before what is achieved of it.
+        attention_decode: share of it achieved in decode.
+        attention_prefill: share of it achieved in prefill.
+        collective: factor on all-reduces.
+        overhead_s: launches and scheduling of one step.
+        sequence_s: host work per running sequence.
+        request_s: handling of one request before its first token.
+    """
+
+    cache_read: float
+    attention_peak: float
+    attention_decode: float
+    attention_prefill: float
+    collective: float
+    overhead_s: float
+    sequence_s: float
+    request_s: float
+
+
+def step_figures(model: ModelCosts, kind: Kind, fitted: Same[Coefficients]) -> StepFigures:
+    """Works out what the step of a kind of replica takes beside its products."""
+    accelerator = kind.accelerator.value
+    keys = (accelerator.architecture, kind.engine, kind.runtime)
+    kv_read, decode, prefill, collective, step, per_sequence, request = _coefficients(fitted, _BY_ENGINE, *keys, "")
+    (layer,) = _coefficients(
+        fitted, ("layer_s",), *keys, _layer_arithmetic(model, kind.accelerator, Component.ATTENTION)
+    )
+    (expert_layer,) = _coefficients(
+        fitted, ("expert_layer_s",), *keys, _layer_arithmetic(model, kind.accelerator, Component.ROUTED_EXPERT)
+    )
+    expert_layers = max((g.layers for g in model.gemms if g.component is Component.ROUTED_EXPERT), default=0)
+    overhead = step + layer * model.layers + expert_layer * expert_layers
+    arithmetic = sixteen_bit_arithmetic(accelerator) or "fp32"
+    achieved, peak = efficiency(accelerator, arithmetic), accelerator.peak_flop_per_s[arithmetic]
+    fraction = achieved.kv_fp8_memory_fraction if model.kv_precision == "fp8" else achieved.kv_memory_fraction
+    read = min(fraction * kv_read, MOST_OF_BANDWIDTH)
+    return StepFigures(read, peak, decode, prefill, collective, overhead, per_sequence, request)
+
+
+_NO_TIME_LOG = -1e4
+"""Log of a time that is none, finite so that interpolation stays free of invalid values."""
+
+
+@lru_cache(maxsize=4096)
+def collective_log_s(same: Same[Accelerator], ranks: int) -> NDArray[np.float64]:
+    """Natural log of one all-reduce's seconds on the message grid, as far as devices of the kind reach each other."""
+    if ranks == 1:
+        return np.full(len(MESSAGE_LOG2_BYTES), _NO_TIME_LOG)
+    ranks = min(ranks, all_reduce_ranks_limit(same.value))
+    times: NDArray[np.float64] = np.log(all_reduce_s(same.value, ranks, np.exp2(MESSAGE_LOG2_BYTES)))
+    return times
