@@ -6,7 +6,6 @@ larger batch, which is what makes answers monotone in limits, rates and layers t
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -21,9 +20,10 @@ from capplan.planning.query import LatencyLimit, LatencyMetric, Target, TargetKi
 
 MIN_BATCH = 2.0**MIN_LOG2_BATCH
 """Smallest load looked at."""
-_ROUNDS = 4
-_POINTS = 15
-# Four rounds of 15 inner points split the range into 16^4 dyadic cells of 0.00037 octaves (0.03 % of the batch).
+_ROUNDS = 8
+_POINTS = 3
+# Eight rounds of 3 inner points split the range into 4^8 dyadic cells of 0.00037 octaves (0.03 % of the batch).
+_CELL = (MAX_LOG2_BATCH - MIN_LOG2_BATCH) / (_POINTS + 1) ** _ROUNDS
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,11 +39,11 @@ def batch_cap(candidate: Candidate, request: Request) -> BatchCap:
     settings = candidate.replica.settings
     budget = PREFILL_BUDGET_LIMIT * settings.max_num_batched_tokens * request.output_tokens / request.prefill_tokens
     caps = (
-        BatchCap(float(settings.max_num_seqs), "max_num_seqs"),
-        BatchCap(candidate.memory.max_concurrent_requests, "kv_capacity"),
-        BatchCap(budget, "prefill_saturation"),
+        (float(settings.max_num_seqs), "max_num_seqs"),
+        (candidate.memory.max_concurrent_requests, "kv_capacity"),
+        (budget, "prefill_saturation"),
     )
-    return min(caps, key=lambda cap: (cap.batch, cap.binding))
+    return BatchCap(*min(caps))
 
 
 def limit_values(state: SteadyState, metric: LatencyMetric) -> Array:
@@ -93,24 +93,29 @@ def capacities(curve: LoadCurve, caps: Sequence[BatchCap], limits: Sequence[Late
     if limits:
         idle = curve.at(np.full((len(caps), 1), MIN_BATCH))
         floor = np.hstack([limit_values(idle, limit.metric) for limit in limits])
-
-        def all_hold(log2: Array) -> NDArray[np.bool_]:
-            state = curve.at(np.exp2(log2))
-            held = np.ones(log2.shape, dtype=np.bool_)
-            for limit in limits:
-                held &= limit_values(state, limit.metric) <= limit.limit_ms
-            return held
-
-        reached = np.exp2(_largest(len(caps), all_hold)[:, 0])
-        limits_ms = np.array([limit.limit_ms for limit in limits])
-        reached[(floor > limits_ms).any(axis=1)] = 0.0
+        # where all holds at the first cell's end not below the cap, the search would end there or beyond
+        beyond = MIN_LOG2_BATCH + np.ceil((np.log2(batch) - MIN_LOG2_BATCH) / _CELL) * _CELL
+        held = _all_hold(curve, np.exp2(beyond[:, None]), limits)[:, 0] & (beyond < MAX_LOG2_BATCH)
+        limited = np.flatnonzero(~held)
+        part = curve.take(limited)
+        reached = np.exp2(_largest(len(limited), lambda log2: _all_hold(part, np.exp2(log2), limits))[:, 0])
+        reached[(floor[limited] > np.array([limit.limit_ms for limit in limits])).any(axis=1)] = 0.0
         # the limit with the least slack is the one in the way
-        state = curve.at(np.maximum(reached, MIN_BATCH)[:, None])
-        slack = np.hstack([limit_values(state, limit.metric) / limit.limit_ms for limit in limits])
-        for row in np.flatnonzero(reached < batch):
-            batch[row] = reached[row]
-            binding[row] = f"{limits[int(slack[row].argmax())].metric.value}_limit"
+        state = part.at(np.maximum(reached, MIN_BATCH)[:, None])
+        tightest = np.hstack([limit_values(state, limit.metric) / limit.limit_ms for limit in limits]).argmax(axis=1)
+        for row, most, limit in zip(limited.tolist(), reached.tolist(), tightest.tolist(), strict=True):
+            if most < batch[row]:
+                batch[row] = most
+                binding[row] = f"{limits[limit].metric.value}_limit"
     return Capacity(batch=batch, binding=tuple(binding), floor=floor)
+
+
+def _all_hold(curve: LoadCurve, batch: Array, limits: Sequence[LatencyLimit]) -> NDArray[np.bool_]:
+    state = curve.at(batch)
+    held = np.ones(batch.shape, dtype=np.bool_)
+    for limit in limits:
+        held &= limit_values(state, limit.metric) <= limit.limit_ms
+    return held
 
 
 def target_requests_per_s(target: Target, request: Request) -> float | None:
@@ -124,20 +129,26 @@ def target_requests_per_s(target: Target, request: Request) -> float | None:
             return None
 
 
-def replicas_needed(target: Target, headroom_share: float, request: Request, capacity: float, batch: float) -> int:
-    """Replicas that take the target with headroom.
+def replicas_needed(
+    target: Target,
+    headroom_share: float,
+    request: Request,
+    capacity: NDArray[np.float64],
+    batch: NDArray[np.float64],
+) -> NDArray[np.float64]:
+    """Replicas of each candidate that take the target with headroom, (C,); whole numbers.
 
     Args:
         target: load to serve.
         headroom_share: capacity kept free.
         request: mean lengths.
-        capacity: requests per second of one replica at its highest load.
-        batch: running sequences of one replica at its highest load; each serves one concurrent user.
+        capacity: (C,) requests per second of one replica at its highest load.
+        batch: (C,) running sequences of one replica at its highest load; each serves one concurrent user.
     """
     rate = target_requests_per_s(target, request)
     asked, per_replica = (target.value, batch) if rate is None else (rate, capacity)
     # a relative 1e-9 keeps a target that divides evenly from costing one more replica to rounding
-    return max(1, math.ceil(asked * (1.0 + headroom_share) / per_replica * (1.0 - 1e-9)))
+    return np.maximum(1.0, np.ceil(asked * (1.0 + headroom_share) / per_replica * (1.0 - 1e-9)))
 
 
 def operating_batch(

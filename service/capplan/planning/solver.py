@@ -203,12 +203,11 @@ def _sized(
     rates = curve.requests_per_s_at(batch[:, None])[:, 0]
     pack = packing(candidates)
     headroom = query.constraints.headroom_share
-    replicas = np.array(
-        [float(replicas_needed(query.target, headroom, request, r, b)) for r, b in zip(rates, batch, strict=True)]
-    )
+    replicas = replicas_needed(query.target, headroom, request, rates, batch)
     if query.objective is Objective.LATENCY:
-        single = curve.requests_per_s_at(np.ones((len(candidates), 1)))[:, 0]
-        idle = np.array([float(replicas_needed(query.target, headroom, request, r, 1.0)) for r in single])
+        one = np.ones(len(candidates))
+        single = curve.requests_per_s_at(one[:, None])[:, 0]
+        idle = replicas_needed(query.target, headroom, request, single, one)
         replicas = _grow_for_latency(query, candidates, pack, replicas, idle)
     devices = pack.devices(replicas)
     operating = operating_batch(curve, query.target, replicas, batch)
@@ -229,6 +228,8 @@ def _within_amounts(query: PlacementQuery, solution: Solution) -> Solution:
             keep.append(row)
         else:
             drops.append(Dropped(candidate.item, candidate.configuration, fault[0], Stage.AMOUNT, fault[1]))
+    if not drops:
+        return solution
     kept = Sized(
         tuple(sized.candidates[i] for i in keep),
         sized.rows[keep],
