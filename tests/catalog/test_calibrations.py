@@ -32,6 +32,9 @@ from capplan.catalog.tables import CalibrationRow
 from capplan.database import session_scope
 from capplan.errors import InvalidInputError
 from capplan.estimation.coefficients import UNFITTED, Coefficients
+from capplan.estimation.corrections import Corrections, Novelty
+from capplan.estimation.sites import Figures
+from tests.estimation.measured import LLAMA, UNLIKE, site
 from tests.estimation.measurements import as_if, measurement
 
 NOW = datetime.datetime(2026, 11, 30, 12, 0, tzinfo=datetime.UTC)
@@ -41,6 +44,11 @@ CALIBRATION = Calibration(
     ),
     {"tpot_ms": ErrorSummary(100, 0.08, 0.3, -0.01)},
 )
+CORRECTIONS = Corrections(
+    (site(), site(log_time=-0.25, running=0.5), site(UNLIKE, figures=Figures.FIRST_TOKEN, engine_version="")),
+    {(Figures.PER_TOKEN, Novelty.SEEN): 1.75, (Figures.FIRST_TOKEN, Novelty.GPU_UNSEEN): 2.125},
+)
+CORRECTED = replace(CALIBRATION, coefficients=replace(CALIBRATION.coefficients, corrections=CORRECTIONS))
 OTHER = replace(CALIBRATION, coefficients=replace(CALIBRATION.coefficients, values={"weight_read": 0.5}))
 
 
@@ -67,6 +75,20 @@ class TestStored:
         record = active(loaded)
         assert record.calibration == CALIBRATION
         assert (record.created_at, record.source, record.measurement_revision) == (NOW, "own", revision)
+
+    def test_corrections_are_stored_with_the_coefficients(self, loaded: Engine) -> None:
+        with session_scope(loaded) as session:
+            record = store_calibration(session, CORRECTED, NOW)
+        assert record.calibration == active(loaded).calibration == CORRECTED
+        with session_scope(loaded) as session:
+            assert load_snapshot(session).coefficients.corrections == CORRECTIONS
+
+    def test_a_row_from_before_there_were_corrections_has_none(self, empty: Engine) -> None:
+        values = to_content(CALIBRATION) | {"created_at": NOW, "measurement_revision": 0, "source": "own"}
+        without = {name: value for name, value in values.items() if name not in {"sites", "reach"}}
+        with session_scope(empty) as session:
+            session.execute(insert(table_of(CalibrationRow)).values(**without, active=True))
+        assert active(empty).calibration == CALIBRATION
 
     def test_the_newest_of_ones_own_is_the_only_active_one(self, loaded: Engine) -> None:
         for calibration in (CALIBRATION, OTHER):
@@ -146,6 +168,9 @@ class TestChecked:
             {"generations": "hopper"},
             {"engines": [""]},
             {"coefficients": [1.0]},
+            {"sites": {}},
+            {"sites": None},
+            {"reach": {}},
             {"residuals": {"tpot": {"rows": 1, "median": 0.1, "p90": 0.1, "bias": 0.0}}},
             {"residuals": {"tpot_ms": {"rows": 1}}},
             {"residuals": {"tpot_ms": {"rows": float("inf"), "median": 0.1, "p90": 0.1, "bias": 0.0}}},
@@ -155,10 +180,46 @@ class TestChecked:
         with pytest.raises(InvalidInputError):
             parse_calibration(to_content(CALIBRATION) | change)
 
-    def test_a_file_says_what_was_written_and_the_same_each_time(self) -> None:
-        text = to_file_text(CALIBRATION)
-        assert parse_calibration(json.loads(text)) == CALIBRATION
+    @pytest.mark.parametrize("name", ["sites", "reach"])
+    def test_a_file_without_corrections_says_so_by_empty_lists(self, name: str) -> None:
+        content = to_content(CALIBRATION)
+        assert content.pop(name) == []
+        with pytest.raises(InvalidInputError, match=name):
+            parse_calibration(content)
+
+    @pytest.mark.parametrize(
+        ("corrections", "field"),
+        [
+            (Corrections((site(), site(noise=float("nan")))), "sites[0].rows[1].noise"),
+            (Corrections((site(), site(replace(LLAMA, spread="tensor")))), "sites[1].spread"),
+            (Corrections((), {(Figures.PER_TOKEN, Novelty.SEEN): -1.0}), "reach[0].deviations"),
+        ],
+    )
+    def test_a_correction_that_is_none_is_not_stored(
+        self, loaded: Engine, corrections: Corrections, field: str
+    ) -> None:
+        bad = replace(CALIBRATION, coefficients=replace(CALIBRATION.coefficients, corrections=corrections))
+        with pytest.raises(InvalidInputError) as caught, session_scope(loaded) as session:
+            store_calibration(session, bad, NOW)
+        assert [fault.field for fault in caught.value.violations] == [field]
+        assert ("own", True) not in stored(loaded)
+
+    @pytest.mark.parametrize("calibration", [CALIBRATION, CORRECTED])
+    def test_a_file_says_what_was_written_and_the_same_each_time(self, calibration: Calibration) -> None:
+        text = to_file_text(calibration)
+        assert parse_calibration(json.loads(text)) == calibration
         assert to_file_text(parse_calibration(json.loads(text))) == text
+
+    def test_a_file_has_a_line_for_each_run_of_sites_and_each_span(self) -> None:
+        content = to_content(CORRECTED)
+        lines = [line.strip().rstrip(",") for line in to_file_text(CORRECTED).splitlines()]
+        # two sites are of one run, the third is another; two spans
+        assert [len(run["rows"]) for run in content["sites"]] == [2, 1]
+        start = lines.index('"sites": [')
+        assert [json.loads(line) for line in lines[start + 1 : start + 3]] == content["sites"]
+        assert lines[start + 3 : start + 5] == ["]", '"reach": [']
+        assert [json.loads(line) for line in lines[start + 5 : start + 7]] == content["reach"]
+        assert lines[start + 7 :] == ["]", "}"]
 
     def test_a_package_with_a_broken_calibration_is_not_loaded(self, empty: Engine, shipped: ShippedCatalog) -> None:
         bad = replace(CALIBRATION, coefficients=Coefficients({"weight_red": 1.0}))
@@ -184,6 +245,12 @@ class TestLanded:
         assert second.revision == first.revision
         assert active(empty) == record
         assert stored(empty) == [("shipped", True)]
+
+    def test_the_shipped_corrections_are_found_again_as_they_are(self, empty: Engine, shipped: ShippedCatalog) -> None:
+        facts = with_calibration(shipped, CORRECTED)
+        first = self.load(empty, facts)
+        assert active(empty).calibration == CORRECTED
+        assert self.load(empty, facts).revision == first.revision
 
     def test_a_changed_one_replaces_it_and_raises_the_revision(self, empty: Engine, shipped: ShippedCatalog) -> None:
         first = self.load(empty, with_calibration(shipped, CALIBRATION))

@@ -21,10 +21,13 @@ from capplan.catalog.tables import CalibrationRow
 from capplan.catalog.tables.calibrations import OWN, SHIPPED
 from capplan.errors import FieldViolation, InvalidInputError
 from capplan.estimation.coefficients import Coefficients, checked_coefficients
+from capplan.estimation.corrections import REACH_FIELD, Corrections, reach_from_json, reach_to_json
 from capplan.estimation.observation import Metric
+from capplan.estimation.sites import SITES_FIELD, sites_from_json, sites_to_json
 
-_CONTENT: Final = ("generations", "engines", "coefficients", "residuals")
-"""What a calibration says, by column and by key of the shipped file."""
+_LINE_BY_LINE: Final = (SITES_FIELD, REACH_FIELD)
+_CONTENT: Final = ("generations", "engines", "coefficients", "residuals", *_LINE_BY_LINE)
+"""What a calibration says, by column and by key of the shipped file; the last ones have an item a line there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +61,7 @@ class ErrorSummary:
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """Coefficients with their errors on the rows they were fitted to, by metric."""
+    """Coefficients and corrections, with their errors on the rows they were fitted to, by metric."""
 
     coefficients: Coefficients
     residuals: Mapping[str, ErrorSummary]
@@ -84,19 +87,31 @@ class CalibrationRecord:
 
 
 def to_content(calibration: Calibration) -> dict[str, Any]:
-    """A calibration as JSON values; the same calibration always gives the same ones."""
+    """A calibration as JSON values; the same calibration always gives the same ones.
+
+    Numbers of sites and of the reach of intervals have six significant digits.
+    """
     coefficients = calibration.coefficients
     return {
         "generations": sorted(coefficients.generations),
         "engines": sorted(coefficients.engines),
         "coefficients": dict(coefficients.values),
         "residuals": {metric: asdict(summary) for metric, summary in calibration.residuals.items()},
+        SITES_FIELD: sites_to_json(coefficients.corrections.sites),
+        REACH_FIELD: reach_to_json(coefficients.corrections.reach),
     }
 
 
 def to_file_text(calibration: Calibration) -> str:
     """The text of a calibration file, as the package ships one."""
-    return json.dumps(to_content(calibration), indent=2) + "\n"
+    members = (f"  {json.dumps(name)}: {_member_text(name, value)}" for name, value in to_content(calibration).items())
+    return "{\n" + ",\n".join(members) + "\n}\n"
+
+
+def _member_text(name: str, value: Any) -> str:
+    if name in _LINE_BY_LINE and value:
+        return "[\n" + ",\n".join(f"    {json.dumps(item)}" for item in value) + "\n  ]"
+    return json.dumps(value, indent=2).replace("\n", "\n  ")
 
 
 def parse_calibration(content: Mapping[str, Any]) -> Calibration:
@@ -104,7 +119,7 @@ def parse_calibration(content: Mapping[str, Any]) -> Calibration:
 
     Raises:
         InvalidInputError: a key is missing or unknown, a coefficient is unknown or not a finite positive number, or a
-            residual summary is none.
+            residual summary, a site or the reach of an interval is none.
     """
     if set(content) != set(_CONTENT):
         odd = ", ".join(sorted(set(content) ^ set(_CONTENT)))
@@ -115,7 +130,10 @@ def parse_calibration(content: Mapping[str, Any]) -> Calibration:
     for name in ("coefficients", "residuals"):
         if not isinstance(content[name], Mapping):
             raise InvalidInputError.single(name, f"{content[name]!r} is no object")
-    coefficients = checked_coefficients(content["coefficients"], content["generations"], content["engines"])
+    corrections = Corrections(sites_from_json(content[SITES_FIELD]), reach_from_json(content[REACH_FIELD]))
+    coefficients = checked_coefficients(
+        content["coefficients"], content["generations"], content["engines"], corrections
+    )
     residuals = {metric: _summary(metric, values) for metric, values in content["residuals"].items()}
     return Calibration(coefficients, MappingProxyType(residuals))
 
@@ -153,7 +171,8 @@ def store_calibration(session: Session, calibration: Calibration, now: datetime.
     """Store a calibration as this database's own and make it the active one; the catalogue's revision is raised.
 
     Raises:
-        InvalidInputError: a coefficient is unknown or not a finite positive number.
+        InvalidInputError: a coefficient is unknown or not a finite positive number, or a number of a site or of the
+            reach of an interval is beyond its limits.
     """
     content = to_content(calibration)
     parse_calibration(content)

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from capplan.errors import FieldViolation, InvalidInputError
+from capplan.estimation.corrections import NO_CORRECTIONS, Corrections
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,11 +81,13 @@ class Coefficients:
             value, and a factor of 1.
         generations: device generations that took part in the fit.
         engines: engines that took part.
+        corrections: what measurements say beside the coefficients.
     """
 
     values: Mapping[str, float] = field(default_factory=dict)
     generations: frozenset[str] = frozenset()
     engines: frozenset[str] = frozenset()
+    corrections: Corrections = field(default=NO_CORRECTIONS, hash=False)
 
     def of(self, name: str, **keys: str) -> float:
         """A coefficient for the given ``generation``, ``engine``, ``runtime`` and ``arithmetic``."""
@@ -101,9 +104,12 @@ UNFITTED = Coefficients()
 
 
 def checked_coefficients(
-    values: Mapping[str, object], generations: Iterable[str] = (), engines: Iterable[str] = ()
+    values: Mapping[str, object],
+    generations: Iterable[str] = (),
+    engines: Iterable[str] = (),
+    corrections: Corrections = NO_CORRECTIONS,
 ) -> Coefficients:
-    """Coefficients from stored values.
+    """Coefficients from stored values, with corrections that were checked already.
 
     Raises:
         InvalidInputError: a name is no coefficient's nor a deviation's that it may have, or a value is not a finite
@@ -119,7 +125,7 @@ def checked_coefficients(
             faults.append(FieldViolation(f"coefficients[{name}]", f"{value!r:.40} is no finite number above 0"))
     if faults:
         raise InvalidInputError(faults)
-    return Coefficients(numbers, frozenset(generations), frozenset(engines))
+    return Coefficients(numbers, frozenset(generations), frozenset(engines), corrections)
 
 
 def _name_fault(key: str) -> str | None:

@@ -27,6 +27,8 @@ class CalibrationRow(Base):
         engines: engines that took part, a sorted list.
         coefficients: values by name, see ``estimation.coefficients``.
         residuals: errors on the rows it was fitted to, by metric.
+        sites: where the step model was compared with measurements, see ``estimation.sites``.
+        reach: how wide intervals have to be, see ``estimation.corrections``.
         source: one of :data:`CALIBRATION_SOURCES`.
         active: whether estimates rest on it; at most one row is.
     """
@@ -40,6 +42,8 @@ class CalibrationRow(Base):
     engines: Mapped[list[str]] = mapped_column(JSON)
     coefficients: Mapped[dict[str, Any]] = mapped_column(JSON)
     residuals: Mapped[dict[str, Any]] = mapped_column(JSON)
+    sites: Mapped[list[dict[str, Any]]] = mapped_column(JSON, server_default="[]")
+    reach: Mapped[list[dict[str, Any]]] = mapped_column(JSON, server_default="[]")
     source: Mapped[str] = mapped_column(String(16))
     active: Mapped[bool] = mapped_column(server_default=false())
 
