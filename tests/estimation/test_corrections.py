@@ -29,7 +29,8 @@ from capplan.estimation.corrections import (
     reach_from_json,
     reach_to_json,
 )
-from capplan.estimation.kriging import HYPERPARAMETERS, Kriging, Points, points_of, prior_variance
+from capplan.estimation.hyperparameters import HYPERPARAMETERS
+from capplan.estimation.kriging import Kriging, Points, points_of, prior_variance
 from capplan.estimation.sites import Figures, Kind, Site
 from capplan.estimation.situation import Situation, situation_of
 from capplan.modeling.config_reader import read_config

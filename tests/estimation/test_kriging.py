@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from capplan.estimation.kriging import HYPERPARAMETERS, Hyperparameters, Kriging, covariance, points, points_of
+from capplan.estimation.hyperparameters import HYPERPARAMETERS, Hyperparameters
+from capplan.estimation.kriging import Kriging, covariance, points, points_of
 from capplan.estimation.sites import Figures, Kind, Site
 from tests.estimation.measured import LLAMA, UNLIKE, site
 
@@ -216,3 +217,28 @@ def test_more_rows_than_a_chunk_are_answered_as_each_alone() -> None:
         assert means[row] == pytest.approx(mean, abs=1e-12)
         assert deviations[row] == pytest.approx(deviation, abs=1e-12)
     assert means == pytest.approx(solved.mean(points_of(asked)), abs=1e-12)
+
+
+@pytest.mark.parametrize("gone", [(), (0,), (1, 4), (6, 0, 2, 3), (0, 1, 2, 3, 4, 5)])
+def test_what_is_left_out_says_nothing_and_the_others_what_they_would_alone(gone: tuple[int, ...]) -> None:
+    values = [0.1 * (index - 2) for index in range(len(VARIED))]
+    left_out = np.array([index in gone for index in range(len(VARIED))])
+    asked = [*VARIED, site(running=33.0)]
+    means, deviations = Kriging(Figures.PER_TOKEN, VARIED).without(left_out, np.array(values), points_of(asked))
+    noise = robust_noise(H, VARIED)
+    kept = [index for index in range(len(VARIED)) if index not in gone]
+    sites = [replace(VARIED[index], log_time=values[index]) for index in kept]
+    for at, mean, deviation in zip(asked, means, deviations, strict=True):
+        expected, variance = textbook(H, sites, [noise[index] for index in kept], at)
+        assert mean == pytest.approx(expected, rel=1e-8, abs=1e-12)
+        assert deviation**2 == pytest.approx(variance + H.source**2 + H.noise**2, rel=1e-8)
+
+
+@given(st.permutations(range(len(VARIED))))
+def test_what_is_left_out_is_told_in_the_order_sites_were_given(order: list[int]) -> None:
+    left_out = np.array([True, False, True, False, False, False, True])
+    values = np.arange(7.0)
+    at = points_of([site(running=5.0), site(UNLIKE)])
+    one = Kriging(Figures.PER_TOKEN, VARIED).without(left_out, values, at)
+    other = Kriging(Figures.PER_TOKEN, [VARIED[i] for i in order]).without(left_out[order], values[order], at)
+    assert [column.tolist() for column in one] == [column.tolist() for column in other]

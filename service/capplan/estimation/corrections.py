@@ -13,15 +13,14 @@ from typing import Any, Final
 import numpy as np
 
 from capplan.errors import InvalidInputError
+from capplan.estimation.hyperparameters import HYPERPARAMETERS
 from capplan.estimation.identity import Same
 from capplan.estimation.kriging import (
-    HYPERPARAMETERS,
     Array,
     Kriging,
     Points,
     points,
     prior_variance,
-    same_configuration,
     squared_distance,
 )
 from capplan.estimation.load_factors import DECIMALS, LoadFactors
@@ -209,7 +208,7 @@ def _nearest(solved: Kriging | None, at: Points) -> list[tuple[Nearness, float, 
     """Nearness, distance and engine versions of each configuration."""
     if solved is None:
         return [(Nearness.FAR, float("inf"), ())] * len(at.situations)
-    same = same_configuration(at, solved.points)
+    same = at.configurations.same(solved.points.configurations)
     distance = np.sqrt(squared_distance(solved.h, at.octaves, solved.points.octaves))
     distance[~same] = np.inf
     found: list[tuple[Nearness, float, tuple[str, ...]]] = []

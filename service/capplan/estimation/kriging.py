@@ -11,12 +11,12 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from types import MappingProxyType
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from capplan.estimation.hyperparameters import HYPERPARAMETERS, Hyperparameters
 from capplan.estimation.sites import Figures, Kind, Site
 from capplan.estimation.situation import Situation
 
@@ -33,82 +33,6 @@ _LEAST_VARIANCE: Final = 1e-9
 _SHORT: Final = 4.0
 """How much faster (in squared distance) the part of the very same configuration falls."""
 
-
-@dataclass(frozen=True, slots=True)
-class Hyperparameters:
-    """Standard deviations of the parts of a log residual, and the distances over which they persist.
-
-    Attributes:
-        base: what all configurations have in common.
-        model: the same model.
-        shape: models of like widths.
-        engine: the same engine on the same generation.
-        weights: the same format on the same generation.
-        sku: the same device.
-        generation: the same generation.
-        spread: the same things dealt out over ranks.
-        kind: measured in the same way.
-        configuration: the same model, device, engine, format and spread.
-        source: measured by the same people; it explains residuals and corrects nothing.
-        noise: repeating a measurement.
-        octaves: of sequences, prompt, answer and devices at which the correlation has fallen to exp(-1/2).
-        shape_octaves: the same for the three numbers of a model's shape.
-    """
-
-    base: float
-    model: float
-    shape: float
-    engine: float
-    weights: float
-    sku: float
-    generation: float
-    spread: float
-    kind: float
-    configuration: float
-    source: float
-    noise: float
-    octaves: tuple[float, float, float, float]
-    shape_octaves: tuple[float, float, float]
-
-
-HYPERPARAMETERS: Final = MappingProxyType(
-    {
-        Figures.PER_TOKEN: Hyperparameters(
-            base=0.02,
-            model=0.066,
-            shape=0.068,
-            engine=0.041,
-            weights=0.106,
-            sku=0.043,
-            generation=0.043,
-            spread=0.067,
-            kind=0.152,
-            configuration=0.097,
-            source=0.073,
-            noise=0.059,
-            octaves=(4.8, 10.5, 6.6, 2.4),
-            shape_octaves=(1.2, 1.5, 1.6),
-        ),
-        Figures.FIRST_TOKEN: Hyperparameters(
-            base=0.11,
-            model=0.165,
-            shape=0.17,
-            engine=0.21,
-            weights=0.15,
-            sku=0.15,
-            generation=0.21,
-            spread=0.19,
-            kind=0.22,
-            configuration=0.16,
-            source=0.21,
-            noise=0.23,
-            octaves=(4.0, 7.1, 8.5, 3.3),
-            shape_octaves=(1.15, 1.5, 1.45),
-        ),
-    }
-)
-"""Largest marginal likelihood (with priors of 0.4 to 0.5 on their logs) of the step model's residuals on 700 shipped
-measurements of the first kind and 600 of the second."""
 
 COMMON: Final = ("base", "model", "engine", "weights", "sku", "generation", "spread", "kind")
 """Wide-ranging parts by the name of their hyperparameter; the part of like widths is one more, see :func:`likeness`."""
@@ -133,7 +57,7 @@ def configuration_of(where: Situation) -> Hashable:
     return where.model, where.sku, where.engine, where.weights, where.spread
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Points:
     """N configurations at one load each, as columns.
 
@@ -152,6 +76,37 @@ class Points:
         for start in range(0, len(self.situations), CHUNK):
             rows = slice(start, start + CHUNK)
             yield rows, Points(self.situations[rows], self.kinds[rows], self.octaves[rows])
+
+    @cached_property
+    def shapes(self) -> Array:
+        """(N, 3) shapes of the models."""
+        return np.array([where.shape for where in self.situations], dtype=np.float64).reshape(-1, 3)
+
+    @cached_property
+    def common(self) -> tuple[Codes, ...]:
+        """What configurations can have in common, part for part of :data:`COMMON`."""
+        values = [*map(common_values, self.situations, self.kinds)]
+        return tuple(Codes([own[part] for own in values]) for part in range(len(COMMON)))
+
+    @cached_property
+    def configurations(self) -> Codes:
+        """What the very same configurations have in common."""
+        return Codes([*map(configuration_of, self.situations)])
+
+
+class Codes:
+    """N values as numbers, so that many can be compared with many."""
+
+    def __init__(self, values: Sequence[Hashable]) -> None:
+        """Numbers the distinct values."""
+        self._numbers = {value: number for number, value in enumerate(dict.fromkeys(values))}
+        self._codes = np.array([self._numbers[value] for value in values], dtype=np.int64)
+
+    def same(self, other: Codes) -> NDArray[np.bool_]:
+        """(N, M) whether a value equals one of M others."""
+        translated = np.array([other._numbers.get(value, -1) for value in self._numbers], dtype=np.int64)
+        equal: NDArray[np.bool_] = translated[self._codes][:, None] == other._codes[None, :]
+        return equal
 
 
 def points(
@@ -172,19 +127,6 @@ def points_of(sites: Sequence[Site]) -> Points:
         np.array([site.input_tokens for site in sites]),
         np.array([site.output_tokens for site in sites]),
     )
-
-
-def same(mine: Sequence[Hashable], theirs: Sequence[Hashable]) -> NDArray[np.bool_]:
-    """(N, M) whether two values are equal."""
-    codes = {word: code for code, word in enumerate(dict.fromkeys([*mine, *theirs]))}
-    left, right = (np.array([codes[word] for word in words], dtype=np.int64) for words in (mine, theirs))
-    equal: NDArray[np.bool_] = left[:, None] == right[None, :]
-    return equal
-
-
-def same_configuration(left: Points, right: Points) -> NDArray[np.bool_]:
-    """(N, M) whether model, device, engine, format and spread are the same."""
-    return same([configuration_of(s) for s in left.situations], [configuration_of(s) for s in right.situations])
 
 
 def likeness(h: Hyperparameters, left: Array, right: Array) -> Array:
@@ -212,14 +154,12 @@ def correlations(squared: Array) -> tuple[Array, Array]:
 
 def covariance(h: Hyperparameters, left: Points, right: Points) -> Array:
     """(N, M) covariances of two sets of residuals, without the part of their sources and without noise."""
-    shapes = [np.array([s.shape for s in side.situations]).reshape(-1, 3) for side in (left, right)]
-    common = h.shape**2 * likeness(h, *shapes)
-    mine, theirs = ([*map(common_values, side.situations, side.kinds)] for side in (left, right))
-    for part, name in enumerate(COMMON):
-        common += getattr(h, name) ** 2 * same([values[part] for values in mine], [values[part] for values in theirs])
+    common = h.shape**2 * likeness(h, left.shapes, right.shapes)
+    for name, mine, theirs in zip(COMMON, left.common, right.common, strict=True):
+        common += getattr(h, name) ** 2 * mine.same(theirs)
     wide, short = correlations(squared_distance(h, left.octaves, right.octaves))
     common *= wide
-    common += h.configuration**2 * same_configuration(left, right) * short
+    common += h.configuration**2 * left.configurations.same(right.configurations) * short
     return common
 
 
@@ -245,14 +185,14 @@ class Kriging:
         """
         self.h = HYPERPARAMETERS[figures]
         # sums in another order differ in their last digits; one order for all makes the answers the same
-        self.sites = tuple(sorted(sites))
+        self._order = np.array(sorted(range(len(sites)), key=lambda index: sites[index]), dtype=np.int64)
+        self.sites = tuple(sites[index] for index in self._order)
         self.points = points_of(self.sites)
         values = np.array([site.log_time for site in self.sites])
-        sources = [site.source for site in self.sites]
-        solved = np.empty((len(sources), len(sources)))
+        sources = Codes([site.source for site in self.sites])
+        solved: Array = np.multiply(self.h.source**2, sources.same(sources), dtype=np.float64)
         for rows, part in self.points.chunks():
-            solved[rows] = covariance(self.h, part, self.points)
-            solved[rows] += self.h.source**2 * same(sources[rows], sources)
+            solved[rows] += covariance(self.h, part, self.points)
         noise = self.h.noise**2 * np.array([site.noise for site in self.sites])
         inflated: Array = noise
         diagonal = np.diag(solved).copy()
@@ -282,10 +222,34 @@ class Kriging:
 
     def mean_and_deviation(self, at: Points) -> tuple[Array, Array]:
         """(N,) expected log residuals and the standard deviations around them, noise included."""
+        return self._by(slice(None), self.weights, self._precision, at)
+
+    def without(self, left_out: NDArray[np.bool_], values: Array, at: Points) -> tuple[Array, Array]:
+        """The same by the sites that remain when others are left out.
+
+        Sites keep the noise that their agreement with all of them gave them.
+
+        Args:
+            left_out: (M,) which of the sites are left out, in the order they were given in; at least one remains.
+            values: (M,) log residuals in place of those measured, in the same order.
+            at: the N points.
+        """
+        left, kept = np.flatnonzero(left_out[self._order]), np.flatnonzero(~left_out[self._order])
+        # inverse of a part of a matrix by the parts of its inverse, Rasmussen and Williams appendix A.3
+        precision = self._precision[np.ix_(kept, kept)]
+        if len(left):
+            across = self._precision[np.ix_(kept, left)]
+            precision -= across @ np.linalg.solve(self._precision[np.ix_(left, left)], across.T)
+        return self._by(kept, precision @ values[self._order][kept], precision, at)
+
+    def _by(
+        self, sites: NDArray[np.int64] | slice, weights: Array, precision: Array, at: Points
+    ) -> tuple[Array, Array]:
+        """Expected log residuals and deviations by some of the sites."""
         mean, deviation = np.empty(len(at.situations)), np.empty(len(at.situations))
         for rows, part in at.chunks():
-            shared = covariance(self.h, part, self.points)
-            explained = ((shared @ self._precision) * shared).sum(axis=1)
-            mean[rows] = shared @ self.weights
+            shared = covariance(self.h, part, self.points)[:, sites]
+            explained = ((shared @ precision) * shared).sum(axis=1)
+            mean[rows] = shared @ weights
             deviation[rows] = np.sqrt(np.maximum(prior_variance(self.h) - explained, self.h.noise**2))
         return mean, deviation

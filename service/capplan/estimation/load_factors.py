@@ -72,7 +72,7 @@ class _Groups:
 
     def sums(self, terms: Array) -> Array:
         """(G + 1, K) sums over each group of the (K, M) terms of sites; the last row, of no site, is 0."""
-        found = np.add.reduceat(terms[:, self.members], self.starts, axis=1)
+        found = np.add.reduceat(np.take(terms, self.members, axis=1), self.starts, axis=1)
         return np.concatenate([found.T, np.zeros((1, len(terms)))])
 
 
