@@ -271,7 +271,7 @@ def _collective_groups(model: ModelCosts, groups: _Groups, factor: Array) -> tup
     """One all-reduce after attention over the ranks that share it, one after the feed-forward part over the stage.
 
     With attention data parallelism the second stands for gathering every group's tokens before the experts and
-    scattering the results, which moves as many bytes.
+    scattering the results, which moves as many bytes; without it both are alike and stand together.
     """
     log_factor = np.log(factor)
 
@@ -283,10 +283,11 @@ def _collective_groups(model: ModelCosts, groups: _Groups, factor: Array) -> tup
     (token_share,) = groups.by_spread(lambda s: (1.0 / s.attention_data_parallel,))
     layers = np.full_like(token_share, float(model.layers))
     attending, staged = [s.tensor_parallel for s in groups.spreads], [s.stage_ranks for s in groups.spreads]
-    log_s = over(attending)
+    if attending == staged:
+        return (CollectiveGroup(2.0 * layers, token_share, over(staged)),)
     return (
-        CollectiveGroup(layers, token_share, log_s),
-        CollectiveGroup(layers, np.ones_like(token_share), log_s if attending == staged else over(staged)),
+        CollectiveGroup(layers, token_share, over(attending)),
+        CollectiveGroup(layers, np.ones_like(token_share), over(staged)),
     )
 
 
