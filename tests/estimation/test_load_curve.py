@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from dataclasses import replace
 from functools import lru_cache
 
 import numpy as np
@@ -11,18 +12,24 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from capplan.estimation.coefficients import UNFITTED
+from capplan.estimation.coefficients import UNFITTED, Coefficients
+from capplan.estimation.corrections import Corrections
 from capplan.estimation.device import whole_device
 from capplan.estimation.engine import EngineChoice, resolve_settings
 from capplan.estimation.estimate import estimate_replicas
 from capplan.estimation.load_curve import LoadCurve, curve_of
 from capplan.estimation.replica import Parallelism, Replica
+from capplan.estimation.sites import Figures, Site
+from capplan.estimation.situation import situation_of
 from capplan.estimation.steady_state import PREFILL_BUDGET_LIMIT, Request, steady_state
 from capplan.estimation.table import Array, ReplicaTable, build_table
 from capplan.modeling.config_reader import read_config
 from capplan.modeling.costs import ModelCosts, model_costs
+from capplan.planning.planner import plan
 from tests.estimation import configs
+from tests.estimation.measured import site
 from tests.hardware.devices import A100, B200, H100, H200, L40S, MI355X
+from tests.planning.questions import question
 
 MODELS = (("LLAMA_3_1_8B", "bf16"), ("LLAMA_3_1_70B", "fp8"), ("QWEN3_30B_A3B", "bf16"), ("GPT_OSS_120B", "mxfp4"))
 TOLERANCE = 0.01
@@ -253,3 +260,62 @@ def test_an_estimate_is_read_off_the_curve() -> None:
         assert found.itl_ms.value == pytest.approx(state.itl_ms[row, 0], rel=1e-12)
         assert found.ttft_ms.value == pytest.approx(state.ttft_ms[row, 0], rel=1e-12)
         assert found.output_tokens_per_s.value == pytest.approx(state.output_tokens_per_s[row, 0], rel=1e-12)
+
+
+def corrected(*sites: Site) -> Coefficients:
+    return replace(UNFITTED, corrections=Corrections(sites))
+
+
+class TestMeasuredCorrections:
+    # the seventh replica of the fleet is one H200, whose sites pull its own latencies
+    MODEL, REPLICA = costs(*MODELS[0]), replicas()[6]
+    SITES = tuple(
+        site(
+            situation_of(costs(*MODELS[0]), replicas()[6]),
+            log_time,
+            figures=figures,
+            running=running,
+            source=f"report {index}",
+        )
+        for index, (figures, log_time, running) in enumerate(
+            [(Figures.PER_TOKEN, 0.4, 8.0), (Figures.PER_TOKEN, 0.4, 64.0), (Figures.FIRST_TOKEN, -0.3, 16.0)]
+        )
+    )
+
+    def test_factors_are_those_of_the_replica_its_model_and_the_request(self) -> None:
+        fitted = corrected(*self.SITES)
+        asked = (REQUEST.input_tokens, REQUEST.output_tokens)
+        situations = [situation_of(self.MODEL, replica) for replica in replicas()]
+        factors = fitted.corrections.log_factors(situations, *asked)
+        first = fitted.corrections.first_token_log_factors(situations, *asked)
+        assert factors[6, 3] > 0.05
+        assert first[6] < -0.02
+        found = curve_of(self.MODEL, replicas(), table(), REQUEST, fitted)
+        expected = LoadCurve.of(table(), REQUEST, factors, first)
+        assert np.array_equal(found.itl_s, expected.itl_s)
+        assert np.array_equal(found.first_token_factor, expected.first_token_factor)
+
+    def test_estimates_are_corrected_and_their_parts_are_not(self) -> None:
+        plain, found = (
+            estimate_replicas(self.MODEL, [self.REPLICA], REQUEST, [16.0], fitted)[0]
+            for fitted in (UNFITTED, corrected(*self.SITES))
+        )
+        assert found.itl_ms.value > plain.itl_ms.value * 1.05
+        assert found.ttft_ms.value < plain.ttft_ms.value * 0.98
+        assert found.parts == plain.parts
+
+    def test_a_plan_and_an_estimate_of_the_same_layout_agree(self) -> None:
+        fitted = corrected(*self.SITES)
+        answer = plan(replace(question(self.MODEL, itl_ms=40.0), coefficients=fitted, max_placements=20))
+        compared = 0
+        for placement in answer.placements:
+            if placement.mig_plan is None:
+                device = whole_device(placement.accelerator)
+                assert device is not None
+                replica = Replica(device, placement.parallelism, placement.settings)
+                for point in (placement.capacity, placement.operating_point):
+                    (again,) = estimate_replicas(self.MODEL, [replica], REQUEST, [point.batch], fitted)
+                    for name in ("itl_ms", "ttft_ms", "e2e_ms", "output_tokens_per_s"):
+                        assert getattr(again, name).value == pytest.approx(getattr(point, name).value, rel=1e-12)
+                    compared += 1
+        assert compared >= 4

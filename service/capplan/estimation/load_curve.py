@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 
 from capplan.estimation.coefficients import Coefficients
 from capplan.estimation.replica import Replica
+from capplan.estimation.situation import situation_of
 from capplan.estimation.steady_state import (
     Request,
     SteadyState,
@@ -205,11 +206,11 @@ def _monotone(itl_s: Array, batch: Array) -> Array:
 
 
 def curve_of(
-    model: ModelCosts,  # noqa: ARG001 - what corrections are looked up by
-    replicas: Sequence[Replica],  # noqa: ARG001
+    model: ModelCosts,
+    replicas: Sequence[Replica],
     table: ReplicaTable,
     request: Request,
-    fitted: Coefficients,  # noqa: ARG001
+    fitted: Coefficients,
     max_batch: float = 2.0**MAX_LOG2_BATCH,
 ) -> LoadCurve:
     """The curve of replicas as plans and estimates use it, with the corrections that were measured.
@@ -219,7 +220,18 @@ def curve_of(
         replicas: C ways to run it.
         table: the replicas in order, packed with the same coefficients.
         request: mean lengths.
-        fitted: coefficients of the step model.
+        fitted: coefficients of the step model, with corrections.
         max_batch: load up to which nodes are needed.
     """
-    return LoadCurve.of(table, request, max_batch=max_batch)
+    corrections = fitted.corrections
+    if not corrections.sites:
+        return LoadCurve.of(table, request, max_batch=max_batch)
+    situations = [situation_of(model, replica) for replica in replicas]
+    lengths = request.input_tokens, request.output_tokens
+    return LoadCurve.of(
+        table,
+        request,
+        corrections.log_factors(situations, *lengths),
+        corrections.first_token_log_factors(situations, *lengths),
+        max_batch,
+    )
