@@ -202,7 +202,8 @@ def test_coefficients_of_a_file_are_used(evaluate, tmp_path):
     rows = []
     for step_s in (1e-3, 2e-3):
         path = tmp_path / "coefficients.json"
-        content = {"generations": [], "engines": [], "coefficients": {"step_s": step_s}, "residuals": {}}
+        content: dict = {"generations": [], "engines": [], "coefficients": {"step_s": step_s}, "residuals": {}}
+        content |= {"sites": [], "reach": []}
         path.write_text(json.dumps(content))
         out = str(tmp_path / "out.csv")
         assert evaluate("--coefficients", str(path), "--predictions", out, rows=[{"load_kind": "batch"}]).exit_code == 0

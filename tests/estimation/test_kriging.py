@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from capplan.estimation.hyperparameters import HYPERPARAMETERS, Hyperparameters
-from capplan.estimation.kriging import Kriging, covariance, points, points_of
+from capplan.estimation.kriging import Kriging, covariance, discounted, points, points_of
 from capplan.estimation.sites import Figures, Kind, Site
 from tests.estimation.measured import LLAMA, UNLIKE, site
 
@@ -137,7 +137,7 @@ def test_means_and_deviations_are_the_textbooks(figures: Figures) -> None:
     asked = [*sites, replace(sites[0], running=33.0), replace(sites[4], kind=Kind.BATCH, situation=LLAMA)]
     means, deviations = solved.mean_and_deviation(points_of(asked))
     assert solved.mean(points_of(asked)) == pytest.approx(means, abs=1e-12)
-    noise = robust_noise(h, sites)
+    noise = [h.noise**2 * one.noise for one in sites]
     for at, mean, deviation in zip(asked, means, deviations, strict=True):
         expected, variance = textbook(h, sites, noise, at)
         assert mean == pytest.approx(expected, rel=1e-8)
@@ -146,11 +146,9 @@ def test_means_and_deviations_are_the_textbooks(figures: Figures) -> None:
 
 
 def test_one_site_by_hand() -> None:
-    # At the site itself the covariance is v, the variance of what was measured v + s^2 + n' + jitter, with
-    # n' = n (4 + z^2) / 5 from z^2 = y^2 / (v + s^2 + n + jitter) in every round, as there is no other site to say more
+    # At the site itself the covariance is v, the variance of what was measured v + s^2 + n + jitter.
     y, noise = 0.3, H.noise**2
-    score = y**2 / (COMMON_VARIANCE + H.source**2 + noise + JITTER)
-    variance = COMMON_VARIANCE + H.source**2 + noise * (4 + score) / 5 + JITTER
+    variance = COMMON_VARIANCE + H.source**2 + noise + JITTER
     (mean,), (deviation,) = Kriging(Figures.PER_TOKEN, [site(log_time=y)]).mean_and_deviation(points_of([site()]))
     assert mean == pytest.approx(y * COMMON_VARIANCE / variance)
     prior = COMMON_VARIANCE + H.source**2 + noise
@@ -166,11 +164,28 @@ def test_many_sources_of_one_figure_have_the_mean_come_up_to_it(sources: int) ->
     assert mean == pytest.approx(y * COMMON_VARIANCE / (COMMON_VARIANCE + H.source**2 / sources), rel=2e-3)
 
 
+@pytest.mark.parametrize("figures", list(Figures))
+def test_sites_are_discounted_as_under_a_students_t(figures: Figures) -> None:
+    h = HYPERPARAMETERS[figures]
+    sites = [replace(one, figures=figures) for one in VARIED]
+    found = discounted(figures, sites)
+    assert [replace(one, noise=1.0) for one in found] == [replace(one, noise=1.0) for one in sites]
+    assert [h.noise**2 * one.noise for one in found] == pytest.approx(robust_noise(h, sites), rel=1e-8)
+
+
+def test_one_site_alone_is_discounted_by_hand() -> None:
+    # n' = n (4 + z^2) / 5 from z^2 = y^2 / (v + s^2 + n + jitter) in every round, as no other site says more
+    y, noise = 0.3, H.noise**2
+    score = y**2 / (COMMON_VARIANCE + H.source**2 + noise + JITTER)
+    (found,) = discounted(Figures.PER_TOKEN, [site(log_time=y)])
+    assert found.noise == pytest.approx((4 + score) / 5)
+
+
 def test_an_outlier_among_agreeing_sites_is_discounted() -> None:
     agreeing = [site(log_time=0.1, running=float(load), source=str(load)) for load in (8, 12, 16, 24, 32)]
     sites = [*agreeing, site(log_time=2.0, running=20.0, source="odd")]
     at = site(running=18.0)
-    (mean,) = Kriging(Figures.PER_TOKEN, sites).mean(points_of([at]))
+    (mean,) = Kriging(Figures.PER_TOKEN, discounted(Figures.PER_TOKEN, sites)).mean(points_of([at]))
     without, _ = textbook(H, agreeing, [H.noise**2] * 5, at)
     taken_in_full, _ = textbook(H, sites, [H.noise**2] * 6, at)
     assert abs(mean - without) < 0.25 * abs(taken_in_full - without)
@@ -225,7 +240,7 @@ def test_what_is_left_out_says_nothing_and_the_others_what_they_would_alone(gone
     left_out = np.array([index in gone for index in range(len(VARIED))])
     asked = [*VARIED, site(running=33.0)]
     means, deviations = Kriging(Figures.PER_TOKEN, VARIED).without(left_out, np.array(values), points_of(asked))
-    noise = robust_noise(H, VARIED)
+    noise = [H.noise**2 * one.noise for one in VARIED]
     kept = [index for index in range(len(VARIED)) if index not in gone]
     sites = [replace(VARIED[index], log_time=values[index]) for index in kept]
     for at, mean, deviation in zip(asked, means, deviations, strict=True):

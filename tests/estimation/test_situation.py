@@ -39,7 +39,7 @@ def test_a_dense_model_is_known_by_its_widths() -> None:
         weights="bf16",
         sku=H100.sku,
         generation="hopper",
-        engine="vllm",
+        engine="vllm-v1",
         spread="plain",
         devices=1,
     )

@@ -166,6 +166,8 @@ def _outcome(row: EvaluationRow, ways: Sequence[Observation], predictions: Seque
     return RowOutcome(
         row,
         predicted=prediction.value / row.unit,
+        lower=None if prediction.lower is None else prediction.lower / row.unit,
+        upper=None if prediction.upper is None else prediction.upper / row.unit,
         provenance=prediction.provenance.value,
         bottleneck=prediction.bottleneck,
         layout=layout,

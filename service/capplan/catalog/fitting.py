@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 import numpy as np
@@ -12,9 +12,12 @@ from numpy.typing import NDArray
 from capplan.catalog.calibrations import Calibration, ErrorSummary
 from capplan.catalog.observations import ObservedRows
 from capplan.errors import InvalidInputError
-from capplan.estimation.calibration import calibrate
+from capplan.estimation.calibration import Fit, calibrate
 from capplan.estimation.coefficients import Coefficients
-from capplan.estimation.observation import Metric, Observation, batches, measured, predict, settle
+from capplan.estimation.corrections import Corrections
+from capplan.estimation.leave_out import reach_of
+from capplan.estimation.observation import Metric, Observation, batches, measured, predict, running, settle
+from capplan.estimation.site_selection import select_sites
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,18 +54,31 @@ def fit_observations(
     """
     observations = rows.observations
     try:
-        fitted = calibrate(observations, progress).coefficients
+        fit = calibrate(observations, progress)
     except ValueError as error:
         raise InvalidInputError.single("measurements", str(error)) from None
+    fitted = fit.coefficients
     rounded = Coefficients(
         {name: _rounded(value) for name, value in fitted.values.items()}, fitted.generations, fitted.engines
     )
+    corrected = replace(rounded, corrections=_corrections(fit, observations, rounded))
     return FitReport(
-        Calibration(rounded, error_summaries(observations, rounded)),
+        Calibration(corrected, error_summaries(observations, rounded)),
         error_summaries(observations, in_force),
         len(observations),
         rows.excluded,
     )
+
+
+def _corrections(fit: Fit, observations: Sequence[Observation], rounded: Coefficients) -> Corrections:
+    """The sites that the rows make under the coefficients as they are stored, and how wide intervals have to be."""
+    groups = batches(observations)
+    settle(groups, rounded)
+    residuals = np.log(predict(groups, len(observations), rounded) / measured(observations))
+    sequences = running(groups, len(observations))
+    selection = select_sites(observations, residuals, sequences)
+    reach = reach_of(fit, observations, sequences, selection)
+    return Corrections(selection.sites, MappingProxyType({key: _rounded(span) for key, span in reach.items()}))
 
 
 def error_summaries(observations: Sequence[Observation], coefficients: Coefficients) -> Mapping[str, ErrorSummary]:

@@ -142,6 +142,10 @@ class Corrections:
             return np.zeros((len(situations), len(_LADDERS[figures])))
         return factors.of(situations, input_tokens, output_tokens)
 
+    def engine_versions(self, engine: str) -> tuple[str, ...]:
+        """Versions of an engine's core that were measured, oldest first; unknown ones left out."""
+        return _versions(Same(self.sites)).get(engine, ())
+
     def judge(self, figures: Figures, at: Points) -> list[Judgement]:
         """What is known of N configurations at one load each; in chunks, so that N may be large."""
         solved = _solved(Same(self.sites), figures)
@@ -195,6 +199,16 @@ def _seen(sites: Same[tuple[Site, ...]]) -> tuple[frozenset[str], frozenset[str]
     """Devices and models that were measured."""
     situations = [site.situation for site in sites.value]
     return frozenset(where.sku for where in situations), frozenset(where.model for where in situations)
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def _versions(sites: Same[tuple[Site, ...]]) -> Mapping[str, tuple[str, ...]]:
+    """Measured versions by engine core."""
+    found: dict[str, set[str]] = {}
+    for site in sites.value:
+        if site.engine_version:
+            found.setdefault(site.situation.engine, set()).add(site.engine_version)
+    return {engine: tuple(sorted(versions, key=_version_key)) for engine, versions in found.items()}
 
 
 def _mean_and_deviation(solved: Kriging | None, figures: Figures, at: Points) -> tuple[Array, Array]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -9,9 +10,11 @@ from enum import StrEnum
 import numpy as np
 
 from capplan.estimation.coefficients import UNFITTED, Coefficients
+from capplan.estimation.confidence import Confidence, confidences
+from capplan.estimation.corrections import Nearness
 from capplan.estimation.load_curve import LoadCurve, curve_of
 from capplan.estimation.replica import Replica
-from capplan.estimation.steady_state import Request, prefill_mix, step_load
+from capplan.estimation.steady_state import Request, SteadyState, prefill_mix, step_load
 from capplan.estimation.step import group_times
 from capplan.estimation.table import Array, ReplicaTable, build_table
 from capplan.modeling.costs import ModelCosts
@@ -34,6 +37,13 @@ class Figure:
     value: float
     lower: float | None = None
     upper: float | None = None
+
+    def times(self, count: int) -> Figure:
+        """The figure of so many replicas that all run alike, whose errors are the same error."""
+        lower, upper = self.lower, self.upper
+        return Figure(
+            self.value * count, None if lower is None else lower * count, None if upper is None else upper * count
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,8 +149,14 @@ def _bottleneck(parts: Sequence[StepPart]) -> str:
     return max(sums, key=lambda name: (sums[name], name))
 
 
-def provenance_of(replica: Replica, fitted: Coefficients) -> Provenance:
-    """Calibrated where the fit saw both the device's generation and the engine, else analytic."""
+def provenance_of(replica: Replica, fitted: Coefficients, nearness: Nearness = Nearness.FAR) -> Provenance:
+    """Where a replica's figures come from.
+
+    Measured or interpolated where a measurement of the same configuration is near enough; else calibrated where the fit
+    saw both the device's generation and the engine, else analytic.
+    """
+    if nearness is not Nearness.FAR:
+        return Provenance.MEASURED if nearness is Nearness.MEASURED else Provenance.INTERPOLATED
     seen = replica.device.accelerator.architecture in fitted.generations and replica.settings.name in fitted.engines
     return Provenance.CALIBRATED if seen else Provenance.ANALYTIC
 
@@ -166,15 +182,21 @@ def estimate_replicas(
     table = build_table(model, replicas, fitted)
     curve = curve_of(model, replicas, table, request, fitted, max(batches))
     batch = np.array(batches, dtype=np.float64)[:, None]
-    return tuple(estimate for (estimate,) in estimates_at(table, curve, replicas, batch, fitted))
+    return tuple(estimate for (estimate,) in estimates_at(model, table, curve, replicas, batch, fitted))
 
 
 def estimates_at(
-    table: ReplicaTable, curve: LoadCurve, replicas: Sequence[Replica], batch: Array, fitted: Coefficients
+    model: ModelCosts,
+    table: ReplicaTable,
+    curve: LoadCurve,
+    replicas: Sequence[Replica],
+    batch: Array,
+    fitted: Coefficients,
 ) -> list[list[ReplicaEstimate]]:
     """Estimates of replicas whose curves are known, by replica and load.
 
     Args:
+        model: the model in its formats.
         table: C replicas.
         curve: their curves.
         replicas: what they are, in order.
@@ -183,23 +205,55 @@ def estimates_at(
     """
     state = curve.at(batch)
     parts = _mean_step_parts(table, curve.request, batch)
+    known = confidences(model, replicas, curve.request, batch, fitted)
     return [
         [
-            ReplicaEstimate(
-                batch=float(batch[row, load]),
-                output_tokens_per_s=Figure(float(state.output_tokens_per_s[row, load])),
-                requests_per_s=Figure(float(state.requests_per_s[row, load])),
-                requests_in_flight=float(state.requests_in_flight[row, load]),
-                itl_ms=Figure(float(state.itl_ms[row, load])),
-                ttft_ms=Figure(float(state.ttft_ms[row, load])),
-                ttft_unloaded_ms=Figure(float(state.ttft_unloaded_ms[row, load])),
-                e2e_ms=Figure(float(state.e2e_ms[row, load])),
-                prefill_step_share=float(state.prefill_step_share[row, load]),
-                provenance=provenance_of(replica, fitted),
-                bottleneck=_bottleneck(parts[row][load]),
-                parts=parts[row][load],
-            )
+            _estimate(state, (row, load), replica, parts[row][load], known[row][load], curve.request, fitted)
             for load in range(batch.shape[1])
         ]
         for row, replica in enumerate(replicas)
     ]
+
+
+def _estimate(
+    state: SteadyState,
+    at: tuple[int, int],
+    replica: Replica,
+    parts: tuple[StepPart, ...],
+    known: Confidence,
+    request: Request,
+    fitted: Coefficients,
+) -> ReplicaEstimate:
+    per_token, first_token = known.token_log_reach, known.first_token_log_reach
+    itl, ttft = within(float(state.itl_ms[at]), per_token), within(float(state.ttft_ms[at]), first_token)
+    return ReplicaEstimate(
+        batch=float(state.batch[at]),
+        output_tokens_per_s=within(float(state.output_tokens_per_s[at]), per_token),
+        requests_per_s=within(float(state.requests_per_s[at]), per_token),
+        requests_in_flight=float(state.requests_in_flight[at]),
+        itl_ms=itl,
+        ttft_ms=ttft,
+        ttft_unloaded_ms=within(float(state.ttft_unloaded_ms[at]), first_token),
+        e2e_ms=_end_to_end(float(state.e2e_ms[at]), ttft, itl, request),
+        prefill_step_share=float(state.prefill_step_share[at]),
+        provenance=provenance_of(replica, fitted, known.nearness),
+        bottleneck=_bottleneck(parts),
+        parts=parts,
+        distance=known.distance,
+        engine_versions=known.engine_versions,
+    )
+
+
+def within(value: float, log_reach: float | None) -> Figure:
+    """A figure with its interval, which is as wide on either side of its log; none where no reach is known."""
+    if log_reach is None:
+        return Figure(value)
+    return Figure(value, value * math.exp(-log_reach), value * math.exp(log_reach))
+
+
+def _end_to_end(value: float, ttft: Figure, itl: Figure, request: Request) -> Figure:
+    """From the first token to the last: at most as long as both together can be, at least as short."""
+    if ttft.lower is None or ttft.upper is None or itl.lower is None or itl.upper is None:
+        return Figure(value)
+    later = request.output_tokens - 1.0
+    return Figure(value, ttft.lower + later * itl.lower, ttft.upper + later * itl.upper)

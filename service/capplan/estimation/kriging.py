@@ -9,7 +9,7 @@ model, device, engine and format. Rasmussen and Williams, Gaussian Processes for
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Final
 
@@ -173,11 +173,48 @@ def _inverse(matrix: Array) -> Array:
     return np.asarray(np.linalg.inv(matrix), dtype=np.float64)
 
 
+def _covariance_of_sites(h: Hyperparameters, sites: Sequence[Site], at: Points) -> Array:
+    """(M, M) covariances of measured residuals, the part of their sources included, without noise."""
+    sources = Codes([site.source for site in sites])
+    result: Array = np.multiply(h.source**2, sources.same(sources), dtype=np.float64)
+    for rows, part in at.chunks():
+        result[rows] += covariance(h, part, at)
+    return result
+
+
+def _noise(h: Hyperparameters, sites: Sequence[Site]) -> Array:
+    return h.noise**2 * np.array([site.noise for site in sites])
+
+
+def discounted(figures: Figures, sites: Sequence[Site]) -> tuple[Site, ...]:
+    """The same sites, in order, with more noise the less the others agree with each: outliers lose their weight.
+
+    Residuals are taken to follow a Student's t, by a few rounds of reweighting.
+
+    Args:
+        figures: the kind of figure, of which all sites are.
+        sites: what was measured, at least one.
+    """
+    h = HYPERPARAMETERS[figures]
+    values = np.array([site.log_time for site in sites])
+    matrix, noise = _covariance_of_sites(h, sites, points_of(sites)), _noise(h, sites)
+    diagonal, inflated = np.diag(matrix).copy(), noise
+    for _ in range(_ROBUST_ROUNDS):
+        np.fill_diagonal(matrix, diagonal + inflated + _JITTER)
+        inverse = _inverse(matrix)
+        # leave-one-out residuals and their variances, Rasmussen and Williams equation 5.12
+        variance = 1.0 / np.diag(inverse)
+        left_out = (inverse @ values) * variance
+        scores = left_out**2 / np.maximum(variance - inflated + noise, _LEAST_VARIANCE)
+        inflated = noise * (_ROBUST_DEGREES + scores) / (_ROBUST_DEGREES + 1.0)
+    return tuple(replace(site, noise=float(n) / h.noise**2) for site, n in zip(sites, inflated, strict=True))
+
+
 class Kriging:
     """The regression over one set of sites, solved once and asked often."""
 
     def __init__(self, figures: Figures, sites: Sequence[Site]) -> None:
-        """Solves for the weights of at least one site, which takes about a second for 2,000.
+        """Solves for the weights of at least one site, which takes a fraction of a second for 2,000.
 
         Args:
             figures: the kind of figure, of which all sites are.
@@ -188,30 +225,10 @@ class Kriging:
         self._order = np.array(sorted(range(len(sites)), key=lambda index: sites[index]), dtype=np.int64)
         self.sites = tuple(sites[index] for index in self._order)
         self.points = points_of(self.sites)
-        values = np.array([site.log_time for site in self.sites])
-        sources = Codes([site.source for site in self.sites])
-        solved: Array = np.multiply(self.h.source**2, sources.same(sources), dtype=np.float64)
-        for rows, part in self.points.chunks():
-            solved[rows] += covariance(self.h, part, self.points)
-        noise = self.h.noise**2 * np.array([site.noise for site in self.sites])
-        inflated: Array = noise
-        diagonal = np.diag(solved).copy()
-        for _ in range(_ROBUST_ROUNDS):
-            np.fill_diagonal(solved, diagonal + inflated + _JITTER)
-            inverse = _inverse(solved)
-            # leave-one-out residuals and their variances, Rasmussen and Williams equation 5.12
-            variance = 1.0 / np.diag(inverse)
-            left_out = (inverse @ values) * variance
-            scores = left_out**2 / np.maximum(variance - inflated + noise, _LEAST_VARIANCE)
-            inflated = noise * (_ROBUST_DEGREES + scores) / (_ROBUST_DEGREES + 1.0)
-        np.fill_diagonal(solved, diagonal + inflated + _JITTER)
-        self._solved = solved
-        self.weights = np.linalg.solve(solved, values)
-
-    @cached_property
-    def _precision(self) -> Array:
-        """The inverse of the covariance, needed for deviations only."""
-        return _inverse(self._solved)
+        matrix = _covariance_of_sites(self.h, self.sites, self.points)
+        matrix[np.diag_indices(len(sites))] += _noise(self.h, self.sites) + _JITTER
+        self._precision = _inverse(matrix)
+        self.weights = self._precision @ np.array([site.log_time for site in self.sites])
 
     def mean(self, at: Points) -> Array:
         """(N,) expected log residuals."""
@@ -227,7 +244,7 @@ class Kriging:
     def without(self, left_out: NDArray[np.bool_], values: Array, at: Points) -> tuple[Array, Array]:
         """The same by the sites that remain when others are left out.
 
-        Sites keep the noise that their agreement with all of them gave them.
+        Sites keep their noise.
 
         Args:
             left_out: (M,) which of the sites are left out, in the order they were given in; at least one remains.

@@ -234,6 +234,13 @@ class Batch:
             decode_ms = request.output_tokens * state.itl_ms
             self._decoding = decode_ms / (decode_ms + state.ttft_ms)
 
+    @property
+    def running(self) -> NDArray[np.float64]:
+        """Decoding sequences of one replica, (N,), at the shares last settled; the whole of a fixed batch."""
+        served = np.minimum(self._in_flight, self._ceiling) * self._decoding
+        result: NDArray[np.float64] = np.where(self._static[:, None], np.maximum(self._in_flight, 1.0), served)[:, 0]
+        return result
+
     def predict(self, fitted: Coefficients) -> NDArray[np.float64]:
         """The figure of every observation, (N,), in its metric's unit, at the shares last settled."""
         table = build_table(self.model, self._replicas, fitted).take(self._rows)
@@ -314,6 +321,14 @@ def predict(groups: Sequence[tuple[Batch, NDArray[np.int64]]], count: int, fitte
     result = np.full(count, np.nan)
     for batch, rows in groups:
         result[rows] = batch.predict(fitted)
+    return result
+
+
+def running(groups: Sequence[tuple[Batch, NDArray[np.int64]]], count: int) -> NDArray[np.float64]:
+    """Decoding sequences of one replica of every observation, (count,), at the shares last settled."""
+    result = np.full(count, np.nan)
+    for batch, rows in groups:
+        result[rows] = batch.running
     return result
 
 

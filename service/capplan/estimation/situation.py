@@ -35,7 +35,7 @@ class Situation:
         weights: weight precision.
         sku: accelerator, with the GPU instance profile for a slice.
         generation: the accelerator's architecture.
-        engine: engine name.
+        engine: the engine's core where it was rewritten, else its name.
         spread: one of :data:`SPREADS`.
         devices: devices of one replica.
     """
@@ -66,7 +66,7 @@ def situation_of(model: ModelCosts, replica: Replica) -> Situation:
         weights=model.weight_precision,
         sku=sku,
         generation=device.accelerator.architecture,
-        engine=replica.settings.name,
+        engine=replica.settings.runtime or replica.settings.name,
         spread=_spread(replica.parallelism),
         devices=replica.parallelism.devices,
     )

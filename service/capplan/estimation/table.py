@@ -25,9 +25,6 @@ from capplan.modeling.sharding import attention_rank_share, gemm_rank_share, sta
 
 Array = NDArray[np.float64]
 
-SHARPNESS = 4.0
-"""Exponent p of the smooth roofline ``(t_mem^p + t_flop^p)^(1/p)``."""
-
 SPLIT_PREFILL_ENGINES = frozenset({"sglang"})
 """Engines that by default run prompts in steps of their own instead of beside decoding sequences."""
 

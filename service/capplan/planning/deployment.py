@@ -153,7 +153,7 @@ def estimate_deployment(query: DeploymentQuery) -> DeploymentEstimate:
             batch = cap.batch
     own = StepModel("capplan", query.coefficients)
     (performance,) = own.estimate(query.model, [replica], request, [batch])
-    total = Figure(performance.output_tokens_per_s.value * query.replica_count)
+    total = performance.output_tokens_per_s.times(query.replica_count)
     opinions = tuple(
         opinion
         for name, other in query.second_opinions.items()

@@ -36,7 +36,7 @@ def _placements(query: PlacementQuery, solution: Solution, rows: list[int]) -> t
     chosen = sized.rows[rows]
     loads = np.stack([sized.batch[rows], np.maximum(sized.operating[rows], MIN_BATCH)], axis=1)
     replicas = [sized.candidates[row].replica for row in rows]
-    pairs = estimates_at(table.take(chosen), curve.take(chosen), replicas, loads, query.coefficients)
+    pairs = estimates_at(query.model, table.take(chosen), curve.take(chosen), replicas, loads, query.coefficients)
     return tuple(
         _placement(query, solution, row, capacity, point) for row, (capacity, point) in zip(rows, pairs, strict=True)
     )
