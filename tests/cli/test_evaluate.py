@@ -152,7 +152,8 @@ def test_json_has_tables_names_reasons_and_malformed_rows(evaluate, predicted):
     assert (layout["line"], layout["tensor_parallel"] * layout["replicas"]) == (8, 8)
     assert engines["title"] == "TPOT by engine"
     assert [stratum["stratum"] for stratum in engines["strata"]] == ["vllm"]
-    assert answer["interval_coverage"] == []
+    covered = {entry["family"]: entry["rows"] for entry in answer["interval_coverage"]}
+    assert covered == {"tpot_concurrency": 3, "ttft_concurrency": 1, "output_rate_concurrency": 2}
     assert answer["malformed"] == [{"line": 12, "reason": "tp is 'many', not a whole number"}]
     assert {"reason": "the tensor parallelism is not stated", "rows": 1, "first_line": 9} in answer["not_predicted"]
     assert len(answer["worst"]) == 6

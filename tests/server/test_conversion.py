@@ -139,7 +139,11 @@ def test_a_plan_arrives_whole(snapshot: CatalogSnapshot, model: ModelCosts) -> N
         assert message.memory.weight_bytes == placement.memory.weight_bytes
         assert message.memory.kv_pool_bytes == placement.memory.kv_pool_bytes
         assert message.capacity.itl_ms.value == placement.capacity.itl_ms.value
-        assert not message.capacity.itl_ms.HasField("lower")
+        assert (message.capacity.itl_ms.lower, message.capacity.itl_ms.upper) == (
+            placement.capacity.itl_ms.lower,
+            placement.capacity.itl_ms.upper,
+        )
+        assert message.capacity.itl_ms.lower < message.capacity.itl_ms.value < message.capacity.itl_ms.upper
         assert message.engine.max_model_len_tokens == 8192
         assert list(message.explanation) == list(placement.explanation)
     assert len(response.rejections) == len(answer.rejections)

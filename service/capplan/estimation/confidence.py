@@ -84,7 +84,11 @@ def _confidence(replica: Replica, core: str, token: Judgement, first: Judgement,
 
 
 def versions_in_words(engine: str, versions: Sequence[str]) -> str:
-    """``vllm 0.8.5 to 0.11.0`` from versions, oldest first; empty without any."""
-    if not versions:
+    """``vllm 0.8.5 to 0.11.0`` from versions, oldest first; empty without any.
+
+    Versions that are no numbers, such as builds of a night, do not count.
+    """
+    numbered = [version for version in versions if version.removeprefix("v")[:1].isdecimal()]
+    if not numbered:
         return ""
-    return f"{engine} {versions[0]}" if len(versions) == 1 else f"{engine} {versions[0]} to {versions[-1]}"
+    return f"{engine} {numbered[0]}" if len(numbered) == 1 else f"{engine} {numbered[0]} to {numbered[-1]}"
