@@ -10,6 +10,7 @@ from itertools import islice
 from capplan.catalog.evaluation_file import EvaluationFile, EvaluationRow, PublishedNames
 from capplan.catalog.evaluation_table import count_reasons, figure_cell
 from capplan.catalog.layout_search import best, is_searched, layouts
+from capplan.catalog.observations import likely_kv_cache
 from capplan.catalog.snapshot import CatalogSnapshot
 from capplan.errors import InvalidInputError
 from capplan.estimation.coefficients import Coefficients
@@ -196,11 +197,11 @@ class _Placing:
         return place if isinstance(place, str) else (place,)
 
     def _place(self, measurement: Measurement) -> Observation | str:
-        key = (measurement.model, measurement.weights, measurement.kv_cache)
+        key = (measurement.model, measurement.weights, likely_kv_cache(measurement))
         try:
             if key not in self._costs:
                 architecture = self._snapshot.models[measurement.model].architecture
-                self._costs[key] = model_costs(architecture, measurement.weights, measurement.kv_cache)
+                self._costs[key] = model_costs(architecture, *key[1:])
             accelerator = self._snapshot.accelerators[measurement.sku].accelerator
             return observe(measurement, self._costs[key], accelerator)
         except InvalidInputError as error:

@@ -54,13 +54,25 @@ def observe_all(measurements: Iterable[Measurement], catalog: CatalogSnapshot) -
     return ObservedRows(tuple(observations), MappingProxyType(dict(ordered)))
 
 
+_FP8_CACHED: Final = frozenset({"fp8", "nvfp4", "mxfp4"})
+"""Formats whose published TensorRT-LLM builds say that keys and values are cached in FP8 (``kv_cache_quant_algo`` of
+their ``hf_quant_config.json``)."""
+
+
+def likely_kv_cache(row: Measurement) -> str:
+    """The KV-cache precision that a measured deployment had: as stated, else that of the builds its engine is given."""
+    if row.kv_cache == "auto" and row.engine == "tensorrt-llm" and row.weights in _FP8_CACHED:
+        return "fp8"
+    return row.kv_cache
+
+
 def _observe(
     row: Measurement, catalog: CatalogSnapshot, costs: dict[tuple[str, str, str], ModelCosts | str]
 ) -> Observation | str:
     for flag in row.flags:
         if flag in _OTHER_CONDITIONS:
             return _OTHER_CONDITIONS[flag]
-    key = (row.model, row.weights, row.kv_cache)
+    key = (row.model, row.weights, likely_kv_cache(row))
     if key not in costs:
         costs[key] = _costs(*key, catalog)
     model = costs[key]

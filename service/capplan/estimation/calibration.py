@@ -11,9 +11,10 @@ from numpy.typing import NDArray
 from scipy.optimize import least_squares
 
 from capplan.estimation.coefficients import BY_NAME, COEFFICIENTS, UNFITTED, Coefficients, deviation_key
+from capplan.estimation.device_rates import ProductKeys, product_keys
+from capplan.estimation.identity import Same
 from capplan.estimation.measurement import Measurement
 from capplan.estimation.observation import Batch, Metric, Observation, batches, measured, predict, settle
-from capplan.hardware.arithmetic import arithmetic_support
 
 _MIN_ROWS = 12
 """A deviation is fitted only where at least so many rows speak of it."""
@@ -28,9 +29,9 @@ _FRONT_END_DEVIATION_SIGMA = 0.9
 _LAUNCHES = frozenset({"layer_s", "expert_layer_s"})
 _WIDE_DEVIATION_SIGMA = 0.3
 """For an engine's cores, and for what a layer's launches take in one format: formats add kernels of their own."""
-_ROBUST_SCALE = 0.15
+_ROBUST_SCALE = 0.1
 """Scale of the Cauchy loss on log residuals: contradicting sources must not bend the fit."""
-_LITTLE_TRUSTED_WEIGHT = 0.5
+_LITTLE_TRUSTED_WEIGHT = 0.25
 _OWN_WEIGHT = 2.0
 _METRIC_WEIGHTS = {
     Metric.TPOT: 1.0,
@@ -78,14 +79,13 @@ class _Parameter:
 
 def _deviations_of(observation: Observation) -> set[tuple[str, str]]:
     replica = observation.replica
-    settings = replica.settings
+    settings, accelerator = replica.settings, Same(replica.device.accelerator)
     found = {("generation", replica.device.accelerator.architecture), ("engine", settings.name)}
     if settings.runtime:
         found.add(("runtime", settings.runtime))
     for gemm in observation.model.gemms:
         if gemm.active_parameters and gemm.layers:
-            support = arithmetic_support(replica.device.accelerator, gemm.storage)
-            found.add(("arithmetic", f"{gemm.arithmetic}>{support.arithmetic}"))
+            found.update(product_keys(gemm, accelerator)._asdict().items())
     return found
 
 
@@ -178,7 +178,7 @@ def _moves(parameters: Sequence[_Parameter], observations: Sequence[Observation]
         _, _, deviation = parameter.key.partition("|")
         kind, _, value = deviation.partition("=")
         rows = np.array([(kind, value) in pairs for pairs in found]) if kind else everything
-        if kind == "arithmetic":
+        if kind in ProductKeys._fields:
             # several to a row, so each is a move of its own
             moves.append(_Move(index, ((index, rows),), rows))
             continue

@@ -23,7 +23,8 @@ class Coefficient:
         start: value before calibration.
         low: least plausible pooled value.
         high: greatest plausible pooled value.
-        keys: what it may deviate by: ``generation``, ``engine``, ``runtime`` (the core of an engine), ``arithmetic``.
+        keys: what it may deviate by: ``generation``, ``engine``, ``runtime`` (the core of an engine), ``arithmetic``,
+            ``format``.
         meaning: one sentence.
     """
 
@@ -37,17 +38,18 @@ class Coefficient:
 
 _ENGINE = ("engine", "runtime")
 _PRODUCT = ("generation", "arithmetic")
+_FORMAT = (*_PRODUCT, "format")
 
 COEFFICIENTS: tuple[Coefficient, ...] = (
     Coefficient(
         "weight_read", 1.0, 0.5, 1.3, (*_PRODUCT, *_ENGINE), "weight reads over the micro-benchmarked bandwidth"
     ),
-    Coefficient("gemm_rate", 0.7, 0.3, 1.3, (*_PRODUCT, *_ENGINE), "products over micro-benchmarked large ones"),
+    Coefficient("gemm_rate", 0.7, 0.3, 1.3, (*_FORMAT, *_ENGINE), "products over micro-benchmarked large ones"),
     Coefficient("half_rate", 0.4, 0.05, 4.0, ("arithmetic",), "rows at half rate over the micro-benchmarked ones"),
     Coefficient("ramp_offset_tokens", 32.0, 8.0, 512.0, (), "rows below which a smaller product is no less efficient"),
     Coefficient("narrow_width", 64.0, 1.0, 2_000.0, (), "output width of a rank's product at half rate"),
-    Coefficient("expert_read", 1.0, 0.3, 1.5, _PRODUCT, "expert reads over other weight reads"),
-    Coefficient("expert_rate", 1.0, 0.2, 1.5, _PRODUCT, "expert products over other products"),
+    Coefficient("expert_read", 1.0, 0.3, 1.5, _FORMAT, "expert reads over other weight reads"),
+    Coefficient("expert_rate", 1.0, 0.2, 1.5, _FORMAT, "expert products over other products"),
     Coefficient("kv_read", 1.0, 0.4, 1.5, ("generation", *_ENGINE), "cache reads over the micro-benchmarked bandwidth"),
     Coefficient(
         "attention_decode", 0.5, 0.05, 1.0, ("generation",), "share of 16-bit peak that attention reaches in decode"
@@ -59,7 +61,7 @@ COEFFICIENTS: tuple[Coefficient, ...] = (
     Coefficient("imbalance", 1.1, 1.0, 2.5, (), "load of the busiest expert-parallel rank over the mean"),
     Coefficient("step_s", 0.2e-3, 0.02e-3, 8e-3, _ENGINE, "scheduling and sampling of one step, seconds"),
     Coefficient("layer_s", 30e-6, 3e-6, 150e-6, (*_ENGINE, *_PRODUCT), "launches of one layer, seconds"),
-    Coefficient("expert_layer_s", 45e-6, 1e-6, 200e-6, (*_ENGINE, *_PRODUCT), "routing of one expert layer, seconds"),
+    Coefficient("expert_layer_s", 45e-6, 1e-6, 200e-6, (*_ENGINE, *_FORMAT), "routing of one expert layer, seconds"),
     Coefficient("request_s", 15e-3, 1e-3, 500e-3, _ENGINE, "handling of one request before its first token, seconds"),
     Coefficient("burst_share", 0.1, 0.02, 0.9, _ENGINE, "share of a benchmark's requests that arrive in bursts"),
     Coefficient("sequence_s", 2e-6, 0.05e-6, 60e-6, _ENGINE, "host work per running sequence and step, seconds"),
@@ -90,7 +92,7 @@ class Coefficients:
     corrections: Corrections = field(default=NO_CORRECTIONS, hash=False)
 
     def of(self, name: str, **keys: str) -> float:
-        """A coefficient for the given ``generation``, ``engine``, ``runtime`` and ``arithmetic``."""
+        """A coefficient for the given ``generation``, ``engine``, ``runtime``, ``arithmetic`` and ``format``."""
         coefficient = BY_NAME[name]
         value = self.values.get(name, coefficient.start)
         for kind in coefficient.keys:

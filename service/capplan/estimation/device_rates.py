@@ -55,26 +55,47 @@ def _product(same: Same[Accelerator], storage: str) -> _Product:
     )
 
 
+class ProductKeys(NamedTuple):
+    """What coefficients of a product deviate by beside device and engine.
+
+    Attributes:
+        arithmetic: what the format asks for and what the device computes in: weight-only kernels behave differently.
+        format: how the weights are stored and what the device computes in: scales by block cost more than by channel.
+    """
+
+    arithmetic: str
+    format: str
+
+
+_NO_PRODUCT = ProductKeys("", "")
+
+
+def product_keys(gemm: GemmCost, accelerator: Same[Accelerator]) -> ProductKeys:
+    """The keys of a product on a device."""
+    computed_in = _product(accelerator, gemm.storage).arithmetic
+    return ProductKeys(f"{gemm.arithmetic}>{computed_in}", f"{gemm.storage}>{computed_in}")
+
+
 @lru_cache(maxsize=4096)
 def _coefficients(
-    fitted: Same[Coefficients], names: tuple[str, ...], generation: str, engine: str, runtime: str, arithmetic: str
+    fitted: Same[Coefficients],
+    names: tuple[str, ...],
+    generation: str,
+    engine: str,
+    runtime: str,
+    product: ProductKeys = _NO_PRODUCT,
 ) -> tuple[float, ...]:
     """Coefficients of some names for one set of keys."""
-    keys = {"generation": generation, "engine": engine, "runtime": runtime, "arithmetic": arithmetic}
+    keys = {"generation": generation, "engine": engine, "runtime": runtime, **product._asdict()}
     return tuple(fitted.value.of(name, **keys) for name in names)
 
 
-def _arithmetic(gemm: GemmCost, computed_in: str) -> str:
-    """What the format asks for and what the device computes in: weight-only kernels behave differently."""
-    return f"{gemm.arithmetic}>{computed_in}"
-
-
-def _layer_arithmetic(model: ModelCosts, accelerator: Same[Accelerator], component: Component) -> str:
-    """The arithmetic of a layer's products of one kind; empty where the model has none."""
+def _layer_product(model: ModelCosts, accelerator: Same[Accelerator], component: Component) -> ProductKeys:
+    """The keys of a layer's products of one kind; empty where the model has none."""
     for gemm in model.gemms:
         if gemm.component is component and gemm.active_parameters and gemm.layers:
-            return _arithmetic(gemm, _product(accelerator, gemm.storage).arithmetic)
-    return ""
+            return product_keys(gemm, accelerator)
+    return _NO_PRODUCT
 
 
 _GEMM_RATES = ("weight_read", "gemm_rate", "half_rate")
@@ -100,7 +121,7 @@ class GemmRates(NamedTuple):
 def gemm_rates(gemm: GemmCost, kind: Kind, fitted: Same[Coefficients]) -> GemmRates:
     """Works out how products of a group run on a kind of replica; the same for all of one format and arithmetic."""
     product = _product(kind.accelerator, gemm.storage)
-    keys = (kind.accelerator.value.architecture, kind.engine, kind.runtime, _arithmetic(gemm, product.arithmetic))
+    keys = (kind.accelerator.value.architecture, kind.engine, kind.runtime, product_keys(gemm, kind.accelerator))
     weight_read, gemm_rate, half_rate = _coefficients(fitted, _GEMM_RATES, *keys)
     read, rate = product.achieved.memory_fraction * weight_read, product.achieved.compute_fraction * gemm_rate
     if gemm.experts:
@@ -149,12 +170,10 @@ def step_figures(model: ModelCosts, kind: Kind, fitted: Same[Coefficients]) -> S
     """Works out what the step of a kind of replica takes beside its products."""
     accelerator = kind.accelerator.value
     keys = (accelerator.architecture, kind.engine, kind.runtime)
-    kv_read, decode, prefill, collective, step, per_sequence, request = _coefficients(fitted, _BY_ENGINE, *keys, "")
-    (layer,) = _coefficients(
-        fitted, ("layer_s",), *keys, _layer_arithmetic(model, kind.accelerator, Component.ATTENTION)
-    )
+    kv_read, decode, prefill, collective, step, per_sequence, request = _coefficients(fitted, _BY_ENGINE, *keys)
+    (layer,) = _coefficients(fitted, ("layer_s",), *keys, _layer_product(model, kind.accelerator, Component.ATTENTION))
     (expert_layer,) = _coefficients(
-        fitted, ("expert_layer_s",), *keys, _layer_arithmetic(model, kind.accelerator, Component.ROUTED_EXPERT)
+        fitted, ("expert_layer_s",), *keys, _layer_product(model, kind.accelerator, Component.ROUTED_EXPERT)
     )
     expert_layers = max((g.layers for g in model.gemms if g.component is Component.ROUTED_EXPERT), default=0)
     overhead = step + layer * model.layers + expert_layer * expert_layers
