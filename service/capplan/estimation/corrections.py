@@ -11,6 +11,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from capplan.errors import InvalidInputError
 from capplan.estimation.hyperparameters import HYPERPARAMETERS
@@ -19,6 +20,7 @@ from capplan.estimation.kriging import (
     Array,
     Kriging,
     Points,
+    configuration_of,
     points,
     prior_variance,
     squared_distance,
@@ -221,20 +223,28 @@ def _mean_and_deviation(solved: Kriging | None, figures: Figures, at: Points) ->
 def _nearest(solved: Kriging | None, at: Points) -> list[tuple[Nearness, float, tuple[str, ...]]]:
     """Nearness, distance and engine versions of each configuration."""
     if solved is None:
-        return [(Nearness.FAR, float("inf"), ())] * len(at.situations)
-    same = at.configurations.same(solved.points.configurations)
-    distance = np.sqrt(squared_distance(solved.h, at.octaves, solved.points.octaves))
-    distance[~same] = np.inf
-    found: list[tuple[Nearness, float, tuple[str, ...]]] = []
-    for row, least in enumerate(distance.min(axis=1)):
-        within = np.flatnonzero(distance[row] <= _INTERPOLATED_DISTANCE)
-        octaves = np.abs(solved.points.octaves[np.flatnonzero(same[row])] - at.octaves[row]).max(axis=1, initial=0.0)
-        nearness = Nearness.INTERPOLATED if len(within) else Nearness.FAR
-        if (octaves <= _MEASURED_OCTAVES).any():
-            nearness = Nearness.MEASURED
-        versions = {solved.sites[site].engine_version for site in within} - {""}
-        found.append((nearness, float(least), tuple(sorted(versions, key=_version_key))))
-    return found
+        return [_NO_SITE] * len(at.situations)
+    places = solved.points.places
+    alike = (places.get(configuration_of(where)) for where in at.situations)
+    return [
+        _NO_SITE if sites is None else _nearest_of(solved, sites, at.octaves[row : row + 1])
+        for row, sites in enumerate(alike)
+    ]
+
+
+_NO_SITE: Final = (Nearness.FAR, float("inf"), ())
+
+
+def _nearest_of(solved: Kriging, sites: NDArray[np.int64], octaves: Array) -> tuple[Nearness, float, tuple[str, ...]]:
+    """The same of one place, (1, 4), among the sites of its configuration, of which there is one at least."""
+    others = solved.points.octaves[sites]
+    distance = np.sqrt(squared_distance(solved.h, octaves, others)[0])
+    within = sites[distance <= _INTERPOLATED_DISTANCE]
+    nearness = Nearness.INTERPOLATED if len(within) else Nearness.FAR
+    if (np.abs(others - octaves).max(axis=1) <= _MEASURED_OCTAVES).any():
+        nearness = Nearness.MEASURED
+    versions = {solved.sites[site].engine_version for site in within.tolist()} - {""}
+    return nearness, float(distance.min()), tuple(sorted(versions, key=_version_key))
 
 
 def _version_key(version: str) -> list[tuple[bool, int, str]]:

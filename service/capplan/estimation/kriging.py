@@ -8,7 +8,7 @@ model, device, engine and format. Rasmussen and Williams, Gaussian Processes for
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Final
@@ -25,14 +25,15 @@ Array = NDArray[np.float64]
 CHUNK: Final = 256
 """Rows of a covariance that are worked out at once: against 2,000 sites a matrix of 4 MB."""
 
+_BLOCK: Final = 256
+"""Sites whose products are formed at once. With the few rows of a plan they are small enough for BLAS to use one
+thread: on a busy machine, waiting for others takes many times longer than the product."""
+
 _ROBUST_DEGREES: Final = 4.0
 """Degrees of freedom of the Student's t that measured residuals are taken to follow; outliers lose their weight."""
 _ROBUST_ROUNDS: Final = 3
 _JITTER: Final = 1e-6
 _LEAST_VARIANCE: Final = 1e-9
-_SHORT: Final = 4.0
-"""How much faster (in squared distance) the part of the very same configuration falls."""
-
 
 COMMON: Final = ("base", "model", "engine", "weights", "sku", "generation", "spread", "kind")
 """Wide-ranging parts by the name of their hyperparameter; the part of like widths is one more, see :func:`likeness`."""
@@ -58,6 +59,43 @@ def configuration_of(where: Situation) -> Hashable:
 
 
 @dataclass(frozen=True, eq=False)
+class Traits:
+    """N configurations by what they can have in common, whatever their load.
+
+    Attributes:
+        situations: what ran.
+        kinds: how it is measured, or would be.
+    """
+
+    situations: Sequence[Situation]
+    kinds: Sequence[Kind]
+
+    @cached_property
+    def shapes(self) -> Array:
+        """(N, 3) shapes of the models."""
+        return np.array([where.shape for where in self.situations], dtype=np.float64).reshape(-1, 3)
+
+    @cached_property
+    def common(self) -> tuple[Codes, ...]:
+        """What configurations can have in common, part for part of :data:`COMMON`."""
+        values = [*map(common_values, self.situations, self.kinds)]
+        return tuple(Codes([own[part] for own in values]) for part in range(len(COMMON)))
+
+    @cached_property
+    def configurations(self) -> Codes:
+        """What the very same configurations have in common."""
+        return Codes([*map(configuration_of, self.situations)])
+
+    def variances(self, h: Hyperparameters, other: Traits) -> tuple[Array, Array]:
+        """(N, M) variances that are shared with M others: of the wide-ranging parts, and of the short-ranging one."""
+        wide = h.shape**2 * likeness(h, self.shapes, other.shapes)
+        for name, mine, theirs in zip(COMMON, self.common, other.common, strict=True):
+            wide += getattr(h, name) ** 2 * mine.same(theirs)
+        short: Array = h.configuration**2 * self.configurations.same(other.configurations)
+        return wide, short
+
+
+@dataclass(frozen=True, eq=False)
 class Points:
     """N configurations at one load each, as columns.
 
@@ -78,20 +116,20 @@ class Points:
             yield rows, Points(self.situations[rows], self.kinds[rows], self.octaves[rows])
 
     @cached_property
-    def shapes(self) -> Array:
-        """(N, 3) shapes of the models."""
-        return np.array([where.shape for where in self.situations], dtype=np.float64).reshape(-1, 3)
+    def distinct(self) -> tuple[Traits, NDArray[np.int64]]:
+        """The D configurations that differ in more than their load, and (N,) which of them each is."""
+        numbers: dict[tuple[Situation, Kind], int] = {}
+        pairs = zip(self.situations, self.kinds, strict=True)
+        which = np.array([numbers.setdefault(pair, len(numbers)) for pair in pairs], dtype=np.int64)
+        return Traits([where for where, _ in numbers], [kind for _, kind in numbers]), which
 
     @cached_property
-    def common(self) -> tuple[Codes, ...]:
-        """What configurations can have in common, part for part of :data:`COMMON`."""
-        values = [*map(common_values, self.situations, self.kinds)]
-        return tuple(Codes([own[part] for own in values]) for part in range(len(COMMON)))
-
-    @cached_property
-    def configurations(self) -> Codes:
-        """What the very same configurations have in common."""
-        return Codes([*map(configuration_of, self.situations)])
+    def places(self) -> Mapping[Hashable, NDArray[np.int64]]:
+        """Where each of the very same configurations stands, in order, by :func:`configuration_of`."""
+        found: dict[Hashable, list[int]] = {}
+        for place, where in enumerate(self.situations):
+            found.setdefault(configuration_of(where), []).append(place)
+        return {configuration: np.array(places) for configuration, places in found.items()}
 
 
 class Codes:
@@ -115,7 +153,8 @@ def points(
     """Columns of N configurations; fewer than one running sequence or token count as one."""
     devices = np.array([float(situation.devices) for situation in situations])
     columns = np.stack([running, inputs, outputs, devices], axis=1).reshape(-1, 4)
-    return Points(tuple(situations), tuple(kinds), np.log2(np.maximum(columns, 1.0)))
+    # each column in one piece, as they are read one by one
+    return Points(tuple(situations), tuple(kinds), np.asfortranarray(np.log2(np.maximum(columns, 1.0))))
 
 
 def points_of(sites: Sequence[Site]) -> Points:
@@ -143,24 +182,35 @@ def squared_distance(h: Hyperparameters, left: Array, right: Array) -> Array:
 def _squared(left: Array, right: Array, lengths: Sequence[float]) -> Array:
     total = np.zeros((len(left), len(right)))
     for column, length in enumerate(lengths):
-        total += ((left[:, None, column] - right[None, :, column]) / length) ** 2
+        apart = left[:, None, column] - right[None, :, column]
+        apart /= length
+        apart *= apart
+        total += apart
     return total
 
 
 def correlations(squared: Array) -> tuple[Array, Array]:
     """What squared distances leave of the wide-ranging and of the short-ranging parts."""
-    return np.exp(-0.5 * squared), np.exp(-0.5 * _SHORT * squared)
+    wide = np.exp(-0.5 * squared)
+    return wide, faster(wide)
+
+
+def faster(wide: Array) -> Array:
+    """Correlations of the short-ranging part, which fall four times faster in squared distance than the wide ones."""
+    squares = wide * wide
+    result: Array = squares * squares
+    return result
 
 
 def covariance(h: Hyperparameters, left: Points, right: Points) -> Array:
     """(N, M) covariances of two sets of residuals, without the part of their sources and without noise."""
-    common = h.shape**2 * likeness(h, left.shapes, right.shapes)
-    for name, mine, theirs in zip(COMMON, left.common, right.common, strict=True):
-        common += getattr(h, name) ** 2 * mine.same(theirs)
+    (mine, row), (theirs, column) = left.distinct, right.distinct
+    wide_parts, short_part = mine.variances(h, theirs)
     wide, short = correlations(squared_distance(h, left.octaves, right.octaves))
-    common *= wide
-    common += h.configuration**2 * left.configurations.same(right.configurations) * short
-    return common
+    wide *= wide_parts[row][:, column]
+    short *= short_part[row][:, column]
+    wide += short
+    return wide
 
 
 def prior_variance(h: Hyperparameters) -> float:
@@ -171,6 +221,17 @@ def prior_variance(h: Hyperparameters) -> float:
 
 def _inverse(matrix: Array) -> Array:
     return np.asarray(np.linalg.inv(matrix), dtype=np.float64)
+
+
+def _quadratic_forms(rows: Array, matrix: Array) -> Array:
+    """(N,) products ``r A r`` of (N, M) rows with a symmetric matrix, of which a little over one triangle is read."""
+    total = np.zeros(len(rows))
+    blocks = [slice(start, start + _BLOCK) for start in range(0, len(matrix), _BLOCK)]
+    for index, block in enumerate(blocks):
+        for other in blocks[index:]:
+            part = ((rows[:, block] @ matrix[block, other]) * rows[:, other]).sum(axis=1)
+            total += part if other == block else 2.0 * part
+    return total
 
 
 def _covariance_of_sites(h: Hyperparameters, sites: Sequence[Site], at: Points) -> Array:
@@ -266,7 +327,7 @@ class Kriging:
         mean, deviation = np.empty(len(at.situations)), np.empty(len(at.situations))
         for rows, part in at.chunks():
             shared = covariance(self.h, part, self.points)[:, sites]
-            explained = ((shared @ precision) * shared).sum(axis=1)
-            mean[rows] = shared @ weights
+            explained = _quadratic_forms(shared, precision)
+            mean[rows] = (shared * weights).sum(axis=1)
             deviation[rows] = np.sqrt(np.maximum(prior_variance(self.h) - explained, self.h.noise**2))
         return mean, deviation

@@ -1,155 +1,82 @@
 """Expected residuals of many candidates over a ladder of loads: what :meth:`Kriging.mean` says, without its matrices.
 
 Candidates of a plan repeat few devices, models and sizes. The covariance with a site is a sum over what both have in
-common, times a correlation that depends on load, lengths and number of devices only. So sites are summed up once for
-each number of devices, by what they could have in common with a candidate, and a candidate then adds up the few sums
-that are its own. Sums have the same terms in the same order whichever candidates are asked about together.
+common, times a correlation that is a product of one factor each for load, lengths and number of devices. So sites of
+the very same replica, measured in the same way, are summed up first, for the lengths that are asked about; and
+candidates that differ in the number of devices only have the same parts of those sums, each with its own factor.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import lru_cache
+from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
-from capplan.estimation.kriging import (
-    COMMON,
-    Array,
-    Kriging,
-    common_values,
-    configuration_of,
-    correlations,
-    likeness,
-    squared_distance,
-)
+from capplan.estimation.kriging import Array, Kriging, Traits, correlations, faster
 from capplan.estimation.sites import Kind
-from capplan.estimation.situation import Shape, Situation
+from capplan.estimation.situation import Situation
 
 DECIMALS: Final = 6
 """Log factors are rounded to so many decimals, so that the last digits of long sums do not show."""
-
-_REMEMBERED_SUMS: Final = 64
-"""Pairs of lengths, each with a number of devices, that sums are remembered of."""
-
-_REMEMBERED_SITUATIONS: Final = 2_048
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Groups:
-    """Sites by something they have in common, the groups one after another.
-
-    Attributes:
-        rows: which group a value is, from 0.
-        members: sites of the first group, then of the second, and so on.
-        starts: where each group begins in the members.
-    """
-
-    rows: Mapping[Hashable, int]
-    members: NDArray[np.int64]
-    starts: NDArray[np.int64]
-
-    @classmethod
-    def of(cls, values: Sequence[Sequence[Hashable]]) -> _Groups:
-        """Groups of sites, each of which is in one group for each of its values."""
-        members: dict[Hashable, list[int]] = {}
-        for site, own in enumerate(values):
-            for value in own:
-                members.setdefault(value, []).append(site)
-        sizes = [len(group) for group in members.values()]
-        return cls(
-            {value: row for row, value in enumerate(members)},
-            np.array([site for group in members.values() for site in group]),
-            np.cumsum([0, *sizes[:-1]]),
-        )
-
-    def row(self, value: Hashable) -> int:
-        """The group that a value is; that of no site, the last, for a value that no site has."""
-        return self.rows.get(value, len(self.rows))
-
-    def sums(self, terms: Array) -> Array:
-        """(G + 1, K) sums over each group of the (K, M) terms of sites; the last row, of no site, is 0."""
-        found = np.add.reduceat(np.take(terms, self.members, axis=1), self.starts, axis=1)
-        return np.concatenate([found.T, np.zeros((1, len(terms)))])
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Sums:
-    """Weights of the sites times their correlations, summed over groups: (G + 1, K) of each grouping."""
-
-    common: Array
-    configurations: Array
-    shaped: Array
 
 
 class LoadFactors:
     """Expected residuals of one regression over one ladder of loads."""
 
     def __init__(self, solved: Kriging, load_octaves: Array) -> None:
-        """Groups the sites.
+        """Works out what does not depend on the question.
 
         Args:
             solved: the regression.
             load_octaves: (K,) log2 of decoding sequences of one replica.
         """
-        self._solved = solved
-        self._load_octaves = load_octaves
-        sites = solved.sites
-        self._common = _Groups.of([_tagged(site.situation, site.kind) for site in sites])
-        self._configurations = _Groups.of([[configuration_of(site.situation)] for site in sites])
-        self._shaped = _Groups.of([[site.situation.shape] for site in sites])
-        self._shapes = np.array(list(dict.fromkeys(site.situation.shape for site in sites)))
-        self._variances = np.array([getattr(solved.h, name) ** 2 for name in COMMON])[:, None]
-        # Plans ask for the same lengths, sizes and candidates again and again. The caches go with the object.
-        self._remembered_sums = lru_cache(maxsize=_REMEMBERED_SUMS)(self._sums)
-        self._remembered_rows = lru_cache(maxsize=_REMEMBERED_SITUATIONS)(self._rows)
-        self._remembered_likeness = lru_cache(maxsize=_REMEMBERED_SUMS)(self._likeness)
+        self._h = solved.h
+        # M sites of D kinds of replica; they are in order of both, so that those of one kind are next to each other
+        self._kinds, kind = solved.points.distinct
+        self._starts = np.flatnonzero(np.diff(kind, prepend=-1))
+        load, *self._lengths, devices = solved.points.octaves.T
+        self._devices = devices[self._starts]
+        at_loads = _correlation(load_octaves[:, None] - load, self._h.octaves[0])
+        self._wide = solved.weights * at_loads
+        self._short = solved.weights * faster(at_loads)
 
     def of(self, situations: Sequence[Situation], input_tokens: float, output_tokens: float) -> Array:
         """(C, K) expected log residuals of the latency of C situations at K loads, rounded."""
-        found = np.empty((len(situations), len(self._load_octaves)))
-        places: dict[int, list[int]] = {}
+        alike: dict[tuple[str, ...], int] = {}
+        firsts: list[Situation] = []
+        rows: dict[int, tuple[list[int], list[int]]] = {}
         for place, where in enumerate(situations):
-            places.setdefault(where.devices, []).append(place)
-        for devices, alike in places.items():
-            sums = self._remembered_sums(float(input_tokens), float(output_tokens), devices)
-            rows = np.array([self._remembered_rows(situations[place]) for place in alike])
-            values = (self._variances * sums.common[rows[:, :-1]]).sum(axis=1)
-            values += self._solved.h.configuration**2 * sums.configurations[rows[:, -1]]
-            shapes = {shape: self._of_like_shapes(sums, shape) for shape in {situations[i].shape for i in alike}}
-            values += np.stack([shapes[situations[place].shape] for place in alike])
-            found[alike] = values
+            # whatever has the same model has the same shape, and the same device the same generation
+            key = where.model, where.weights, where.sku, where.engine, where.spread
+            row = alike.setdefault(key, len(firsts))
+            if row == len(firsts):
+                firsts.append(where)
+            places, own = rows.setdefault(where.devices, ([], []))
+            places.append(place)
+            own.append(row)
+        wide_parts, short_part = Traits(firsts, [Kind.LATENCY] * len(firsts)).variances(self._h, self._kinds)
+        wide, short = self._sums(input_tokens, output_tokens)
+        found = np.empty((len(situations), len(wide)))
+        for devices, (places, own) in rows.items():
+            spread = _correlation(np.log2(float(devices)) - self._devices, self._h.octaves[3])
+            found[places] = wide_parts[own] @ (wide * spread).T + short_part[own] @ (short * faster(spread)).T
         # adding 0 makes a negative zero positive
         result: Array = np.round(found, DECIMALS) + 0.0
         return result
 
-    def _rows(self, where: Situation) -> tuple[int, ...]:
-        """Rows of the sums over what sites have in common with a candidate, the last of those over configurations."""
-        common = (self._common.row(value) for value in _tagged(where, Kind.LATENCY))
-        return (*common, self._configurations.row(configuration_of(where)))
-
-    def _of_like_shapes(self, sums: _Sums, shape: Shape) -> Array:
-        """(K,) the part of models of like widths."""
-        total: Array = (self._remembered_likeness(shape) * sums.shaped[:-1]).sum(axis=0)
-        return total
-
-    def _likeness(self, shape: Shape) -> Array:
-        """(S, 1) covariances with models of the shapes of the sites."""
-        return self._solved.h.shape**2 * likeness(self._solved.h, self._shapes, np.array([shape]))
-
-    def _sums(self, input_tokens: float, output_tokens: float, devices: int) -> _Sums:
-        """Sums for one number of devices."""
-        lengths = np.log2(np.maximum([input_tokens, output_tokens, float(devices)], 1.0))
-        at = np.column_stack([self._load_octaves, np.tile(lengths, (len(self._load_octaves), 1))])
-        wide, short = correlations(squared_distance(self._solved.h, at, self._solved.points.octaves))
-        wide *= self._solved.weights
-        short *= self._solved.weights
-        return _Sums(self._common.sums(wide), self._configurations.sums(short), self._shaped.sums(wide))
+    def _sums(self, input_tokens: float, output_tokens: float) -> tuple[Array, Array]:
+        """(K, D) weights times what load and lengths leave, summed over alike sites: of the wide and short ranges."""
+        left = np.ones(1)
+        for tokens, octaves, length in zip(
+            (input_tokens, output_tokens), self._lengths, self._h.octaves[1:3], strict=True
+        ):
+            left = left * _correlation(np.log2(max(tokens, 1.0)) - octaves, length)
+        wide = np.add.reduceat(self._wide * left, self._starts, axis=1)
+        return wide, np.add.reduceat(self._short * faster(left), self._starts, axis=1)
 
 
-def _tagged(where: Situation, kind: Kind) -> tuple[Hashable, ...]:
-    """What a site and a candidate can have in common, told apart by part."""
-    return tuple(zip(COMMON, common_values(where, kind), strict=True))
+def _correlation(octaves: Array, length: float) -> Array:
+    """What a distance in one direction leaves of the wide-ranging parts, by the formula of :func:`correlations`."""
+    wide, _ = correlations((octaves / length) ** 2)
+    return wide
