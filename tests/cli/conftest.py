@@ -5,6 +5,9 @@ from typer.testing import CliRunner
 
 from capplan.cli.main import app
 from tests.cli.answers import FakeBackend
+from tests.cli.few_measurements import database, database_file
+
+__all__ = ["backend", "database", "database_file", "run"]
 
 
 @pytest.fixture

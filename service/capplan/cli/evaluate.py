@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from capplan.cli import evaluate_memory, flags
+from capplan.cli import evaluate_left_out, evaluate_memory, flags
 from capplan.cli.evaluation_files import opened_catalog, read_bytes, write_text
 from capplan.cli.failures import UsageError
 from capplan.cli.output import open_console
@@ -31,6 +31,7 @@ def _group() -> None:
 def add_to(root: typer.Typer) -> None:
     """Adds the group of commands."""
     evaluate_memory.add_to(app)
+    evaluate_left_out.add_to(app)
     root.add_typer(app, name="evaluate")
 
 

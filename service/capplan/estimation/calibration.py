@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,8 +29,10 @@ _FRONT_END_DEVIATION_SIGMA = 0.9
 _LAUNCHES = frozenset({"layer_s", "expert_layer_s"})
 _WIDE_DEVIATION_SIGMA = 0.3
 """For an engine's cores, and for what a layer's launches take in one format: formats add kernels of their own."""
-_ROBUST_SCALE = 0.1
-"""Scale of the Cauchy loss on log residuals: contradicting sources must not bend the fit."""
+_ROBUST_SCALE = 0.05
+_FIRST_TOKEN_ROBUST_SCALE = 0.15
+"""Scales of the Cauchy loss on log residuals: contradicting sources must not bend the fit. Times to first token repeat
+far less well."""
 _LITTLE_TRUSTED_WEIGHT = 0.25
 _OWN_WEIGHT = 2.0
 _METRIC_WEIGHTS = {
@@ -89,13 +91,31 @@ def _deviations_of(observation: Observation) -> set[tuple[str, str]]:
     return found
 
 
-def _parameters(observations: Sequence[Observation]) -> list[_Parameter]:
+@dataclass(frozen=True, slots=True)
+class Pinned:
+    """What a fit leaves as it is, to see what it is worth.
+
+    Attributes:
+        values: coefficients with the value each is held at, without deviations; bounds do not apply to them.
+        kinds: kinds of deviation that are held at 1, see :attr:`Coefficient.keys`.
+    """
+
+    values: Mapping[str, float] = field(default_factory=dict)
+    kinds: frozenset[str] = frozenset()
+
+
+_NOTHING_PINNED = Pinned()
+
+
+def _parameters(observations: Sequence[Observation], pinned: Pinned) -> list[_Parameter]:
     counts: Counter[tuple[str, str]] = Counter()
     for observation in observations:
         counts.update(_deviations_of(observation))
-    kept = sorted(pair for pair, rows in counts.items() if rows >= _MIN_ROWS)
+    kept = sorted(pair for pair, rows in counts.items() if rows >= _MIN_ROWS and pair[0] not in pinned.kinds)
     parameters = []
     for c in COEFFICIENTS:
+        if c.name in pinned.values:
+            continue
         log = float(np.log(c.start))
         pooled = _FRONT_END_POOLED_SIGMA if c.name in _FRONT_END else _POOLED_SIGMA
         parameters.append(_Parameter(c.name, log, float(np.log(c.low)), float(np.log(c.high)), pooled))
@@ -192,20 +212,27 @@ def _moves(parameters: Sequence[_Parameter], observations: Sequence[Observation]
 class _Problem:
     """Residuals and their Jacobian as functions of the log coefficients."""
 
-    def __init__(self, observations: Sequence[Observation], progress: Callable[[int, float], None] | None) -> None:
-        self.parameters = _parameters(observations)
+    def __init__(
+        self, observations: Sequence[Observation], progress: Callable[[int, float], None] | None, pinned: Pinned
+    ) -> None:
+        self.parameters = _parameters(observations, pinned)
+        self._pinned = pinned
         self._observations = observations
         self._groups: tuple[tuple[Batch, NDArray[np.int64]], ...] = batches(observations)
         self._truth, self._weights = measured(observations), row_weights(observations)
         self._moves = _moves(self.parameters, observations)
         self._start = np.array([p.start for p in self.parameters])
         self._sigma = np.array([p.sigma for p in self.parameters])
+        self._scales = np.array(
+            [_FIRST_TOKEN_ROBUST_SCALE if o.metric is Metric.TTFT else _ROBUST_SCALE for o in observations]
+        )
         self._progress, self._evaluations = progress, 0
 
     def coefficients(self, values: NDArray[np.float64]) -> Coefficients:
         """The coefficients that log values stand for."""
         return Coefficients(
-            values={p.key: float(np.exp(v)) for p, v in zip(self.parameters, values, strict=True)},
+            values={p.key: float(np.exp(v)) for p, v in zip(self.parameters, values, strict=True)}
+            | dict(self._pinned.values),
             generations=frozenset(o.replica.device.accelerator.architecture for o in self._observations),
             engines=frozenset(o.replica.settings.name for o in self._observations),
         )
@@ -239,7 +266,7 @@ class _Problem:
         if self._progress is not None:
             self._progress(self._evaluations, float(np.mean(np.abs(log))))
         # the Cauchy loss is written as a residual, so that priors stay quadratic
-        robust = np.sign(log) * np.sqrt(np.log1p((log / _ROBUST_SCALE) ** 2))
+        robust = np.sign(log) * np.sqrt(np.log1p((log / self._scales) ** 2))
         return np.concatenate([self._weights * robust, (values - self._start) / self._sigma])
 
     def log_slopes(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -256,10 +283,10 @@ class _Problem:
 
     def jacobian(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
         """(N + P, P) derivatives of :meth:`residuals`."""
-        scaled = np.abs(_bounded(self.logs(values))) / _ROBUST_SCALE
+        scaled = np.abs(_bounded(self.logs(values))) / self._scales
         # d sqrt(log(1 + z^2)) / dz, whose limit at none is 1
         root = np.sqrt(np.log1p(scaled**2))
-        slope = np.divide(scaled, (1.0 + scaled**2) * root, out=np.ones_like(scaled), where=root > 1e-9) / _ROBUST_SCALE
+        slope = np.divide(scaled, (1.0 + scaled**2) * root, out=np.ones_like(scaled), where=root > 1e-9) / self._scales
         return np.vstack([self.log_slopes(values) * (slope * self._weights)[:, None], np.diag(1.0 / self._sigma)])
 
 
@@ -271,6 +298,7 @@ def calibrate(
     observations: Sequence[Observation],
     progress: Callable[[int, float], None] | None = None,
     near: Coefficients | None = None,
+    pinned: Pinned = _NOTHING_PINNED,
 ) -> Fit:
     """Fits all coefficients to observations.
 
@@ -281,13 +309,14 @@ def calibrate(
         progress: called with the number of evaluations done and the mean absolute log residual.
         near: coefficients that the result is known to be near to, such as those of most of the same observations; the
             fit begins there and is done sooner. The priors stay those around the start values.
+        pinned: what is left as it is.
 
     Raises:
         ValueError: fewer than 30 observations, too few to say anything.
     """
     if len(observations) < 30:
         raise ValueError(f"{len(observations)} observations are too few to calibrate on; at least 30 are needed")
-    problem = _Problem(observations, progress)
+    problem = _Problem(observations, progress, pinned)
     values, jacobians = problem.initial(near or UNFITTED), 0
     bounds = (np.array([p.low for p in problem.parameters]), np.array([p.high for p in problem.parameters]))
     for _ in range(_OUTER_ROUNDS if near is None else 1):

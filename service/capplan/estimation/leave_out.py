@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
@@ -49,11 +49,11 @@ def leave_out(
     running: Array,
     selection: Selection,
     folds: Folds,
+    refit: Callable[[NDArray[np.bool_]], Array] | None = None,
 ) -> LeftOut:
     """Predicts rows by what remains when they and their like are left out.
 
-    The refit is that of :meth:`~capplan.estimation.calibration.Fit.without`, to first order; the regression over sites
-    is solved anew on those that remain, with their residuals under that refit.
+    The regression over sites is solved anew on those that remain, with their residuals under the refit.
 
     Args:
         fit: the fit to all N observations.
@@ -61,7 +61,10 @@ def leave_out(
         running: (N,) decoding sequences of one replica.
         selection: the sites of the observations.
         folds: (N,) rows that are left out and, among them, (N,) those to predict.
+        refit: (N,) log residuals under a fit without (N,) rows;
+            :meth:`~capplan.estimation.calibration.Fit.without`, which is that to first order, when not given.
     """
+    refit = refit or fit.without
     count = len(observations)
     signs = np.array([time_sign(o) for o in observations])
     figures = np.array([figures_of(o).value for o in observations])
@@ -72,7 +75,7 @@ def leave_out(
         if chosen:
             solved[kind] = Kriging(kind, [selection.sites[i] for i in chosen]), selection.rows[chosen]
     for left, asked in folds:
-        refitted = fit.without(left)
+        refitted = refit(left)
         result.step_model[asked] = refitted[asked]
         for kind, (kriging, rows) in solved.items():
             at = np.flatnonzero(asked & (figures == kind.value))
