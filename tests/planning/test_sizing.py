@@ -11,7 +11,7 @@ from capplan.estimation.estimate import estimate_replicas
 from capplan.estimation.steady_state import Request
 from capplan.planning.candidates import Candidate, enumerate_candidates
 from capplan.planning.query import PlacementQuery
-from capplan.planning.sizing import batch_cap
+from capplan.planning.sizing import batch_caps
 from capplan.planning.solver import solve
 from tests.planning.questions import costs, question
 
@@ -27,8 +27,9 @@ QUESTIONS = [
 
 def scanned_devices(query: PlacementQuery, candidate: Candidate, request: Request) -> float:
     """Fewest devices by trying 600 loads, each with as many replicas as it takes; infinite when none is allowed."""
-    cap = batch_cap(candidate, request)
-    batches = [float(b) for b in np.geomspace(2.0**-12, 4_096.0, 600) if b <= cap.batch] + [cap.batch]
+    concurrent = np.array([candidate.memory.max_concurrent_requests])
+    (cap,) = batch_caps([candidate.replica.settings], concurrent, request).batch.tolist()
+    batches = [float(b) for b in np.geomspace(2.0**-12, 4_096.0, 600) if b <= cap] + [cap]
     fewest = math.inf
     for point in estimate_replicas(query.model, [candidate.replica] * len(batches), request, batches):
         values = {"itl": point.itl_ms.value, "ttft": point.ttft_ms.value, "e2e": point.e2e_ms.value}
@@ -41,7 +42,7 @@ def scanned_devices(query: PlacementQuery, candidate: Candidate, request: Reques
 @pytest.mark.parametrize("query", QUESTIONS)
 def test_device_counts_equal_those_of_a_scan(query: PlacementQuery) -> None:
     request = Request(query.workload.input_tokens, query.workload.output_tokens)
-    candidates, _ = enumerate_candidates(query, request, 8_192)
+    started, _ = enumerate_candidates(query, request, 8_192)
     sized = solve(query).sized
     assert sized is not None
     found = {
@@ -49,7 +50,7 @@ def test_device_counts_equal_those_of_a_scan(query: PlacementQuery) -> None:
         for c, devices in zip(sized.candidates, sized.devices, strict=True)
     }
     compared = 0
-    for candidate in candidates:
+    for candidate in started.candidates:
         if candidate.replica.device.profile is not None or candidate.item.price is None:
             continue
         compared += 1

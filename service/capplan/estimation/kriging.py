@@ -91,8 +91,8 @@ class Traits:
         wide = h.shape**2 * likeness(h, self.shapes, other.shapes)
         for name, mine, theirs in zip(COMMON, self.common, other.common, strict=True):
             wide += getattr(h, name) ** 2 * mine.same(theirs)
-        short: Array = h.configuration**2 * self.configurations.same(other.configurations)
-        return wide, short
+        same = self.configurations.same(other.configurations)
+        return wide, np.multiply(h.configuration**2, same, dtype=np.float64)
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,22 +1,20 @@
-"""Memory of one rank: what the engine reserves, what it loads, what is left for the KV cache. The one formula.
+"""Memory of one rank: what the engine reserves, what it loads, what is left for the KV cache.
 
-The same figures serve the fit check, the KV capacity and the report, for every engine:
-``weights + activations + graphs + runtime + KV pool = budget``, where the engine's memory fraction fixes either the
-budget (vLLM), or weights and pool together (SGLang), or the pool over what is left (TensorRT-LLM).
+The same figures serve the fit check, the KV capacity and the report, for every engine, see
+:mod:`capplan.estimation.memory_split`.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from capplan.estimation.cache_groups import CacheLayout
 from capplan.estimation.demand import RankDemand, activation_bytes, rank_demand
 from capplan.estimation.device import RankDevice
-from capplan.estimation.engine_records import BudgetRule, EngineSettings
+from capplan.estimation.engine_records import EngineSettings
 from capplan.estimation.footprint import RankFootprint, rank_footprint
-from capplan.units import GIB
+from capplan.estimation.memory_split import memory_fraction, pads_experts, runtime_bytes, split_memory
 
 __all__ = [
     "MemoryBreakdown",
@@ -29,16 +27,6 @@ __all__ = [
     "rank_demand",
     "rank_footprint",
 ]
-
-_MXFP4_PADDING_GENERATIONS = frozenset({"hopper", "blackwell", "blackwell-ultra"})
-# From Hopper on, kernels pad mxfp4 experts.
-
-_PCIE_BYTES_PER_S = 64e9
-# Where peers reach each other at the speed of PCIe 5.0 x16 or less (a GeForce's bridge too), collective buffers are
-# small; over a fabric they are large.
-
-_CONTEXT_BYTES = int(0.35 * GIB)
-# What the driver's context takes before an engine measures what is free.
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,34 +157,6 @@ def longest_context(layout: CacheLayout, pool_bytes: int, chunk_tokens: int, cei
     return low
 
 
-class _Split(NamedTuple):
-    """Budget and pool of one rank, and what lives beside the budget."""
-
-    budget: int
-    graphs: int
-    pool: int
-    beside: int
-
-
-def _split(device: RankDevice, settings: EngineSettings, demand: RankDemand, weights: int, runtime: int) -> _Split:
-    total, rule = device.memory_bytes, settings.memory
-    fraction = settings.memory_fraction * (settings.multimodal_share if demand.multimodal else 1.0)
-    activations, graphs = demand.activation_bytes, demand.graph_bytes
-    match rule.budget:
-        case BudgetRule.OF_TOTAL:
-            budget = int(fraction * total)
-            inside = graphs if rule.graphs_in_budget else 0
-            beside = _CONTEXT_BYTES + device.occupied_bytes if rule.start_checks_free else 0
-            return _Split(budget, inside, budget - weights - activations - inside - runtime, beside)
-        case BudgetRule.OF_FREE_BEFORE_LOAD:
-            pool = int(fraction * (total - runtime)) - weights
-            return _Split(weights + pool + activations + graphs + runtime, graphs, pool, 0)
-        case BudgetRule.OF_FREE_AFTER_LOAD:
-            pool = total - weights - activations - graphs - runtime
-            pool = int(fraction * pool) if pool > 0 else pool
-            return _Split(weights + pool + activations + graphs + runtime, graphs, pool, 0)
-
-
 def memory_breakdown(
     footprint: RankFootprint,
     device: RankDevice,
@@ -230,13 +190,18 @@ def place_demand(demand: RankDemand, device: RankDevice, settings: EngineSetting
         peers: whether the replica has other ranks.
     """
     rule = settings.memory
-    padded = device.accelerator.architecture in _MXFP4_PADDING_GENERATIONS
-    weights = demand.padded_weight_bytes if padded else demand.weight_bytes
-    runtime = rule.runtime_bytes + device.occupied_bytes
-    if peers:
-        fabric = (device.accelerator.link_bytes_per_s or 0.0) > _PCIE_BYTES_PER_S
-        runtime += rule.peer_bytes if fabric else rule.pcie_peer_bytes
-    split = _split(device, settings, demand, weights + demand.table_bytes, runtime)
+    weights = demand.padded_weight_bytes if pads_experts(device) else demand.weight_bytes
+    runtime = runtime_bytes(device, rule, peers=peers)
+    split = split_memory(
+        rule,
+        memory_fraction(settings, multimodal=demand.multimodal),
+        device.memory_bytes,
+        device.occupied_bytes,
+        weights + demand.table_bytes,
+        demand.activation_bytes,
+        demand.graph_bytes,
+        runtime,
+    )
     over = split.budget + split.beside - device.memory_bytes
     return MemoryBreakdown(
         demand=demand,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import partial
 from typing import TypeVar, cast
@@ -13,13 +13,13 @@ from numpy.typing import NDArray
 from capplan.estimation.coefficients import UNFITTED, Coefficients
 from capplan.estimation.device_rates import (
     MESSAGE_LOG2_BYTES,
-    Kind,
     collective_log_s,
     gemm_rates,
     step_figures,
 )
 from capplan.estimation.identity import Same
 from capplan.estimation.replica import Parallelism, Replica
+from capplan.estimation.replica_groups import ReplicaGroups
 from capplan.modeling.costs import AttentionCost, GemmCost, ModelCosts
 from capplan.modeling.sharding import attention_rank_share, gemm_rank_share, state_rank_share
 
@@ -162,55 +162,6 @@ def _take(value: _T, rows: NDArray[np.int64]) -> _T:
     return value
 
 
-def _column(values: Sequence[float]) -> Array:
-    return np.array(values, dtype=np.float64)[:, None]
-
-
-@dataclass(frozen=True, slots=True)
-class _Groups:
-    """Replicas told apart by what their figures depend on, so that each figure is worked out once and then spread.
-
-    Attributes:
-        replicas: C replicas.
-        kinds: those that differ.
-        kind: (C,) the position of each replica's kind.
-        spreads: the parallelisms that differ.
-        spread: (C,) the position of each replica's.
-    """
-
-    replicas: Sequence[Replica]
-    kinds: tuple[Kind, ...]
-    kind: NDArray[np.int64]
-    spreads: tuple[Parallelism, ...]
-    spread: NDArray[np.int64]
-
-    @classmethod
-    def of(cls, replicas: Sequence[Replica]) -> _Groups:
-        """Groups replicas."""
-        kinds: dict[Kind, int] = {}
-        spreads: dict[Parallelism, int] = {}
-        kind, spread = [], []
-        for replica in replicas:
-            settings = replica.settings
-            key = Kind(Same(replica.device.accelerator), settings.name, settings.runtime)
-            kind.append(kinds.setdefault(key, len(kinds)))
-            spread.append(spreads.setdefault(replica.parallelism, len(spreads)))
-        return cls(replicas, tuple(kinds), np.array(kind), tuple(spreads), np.array(spread))
-
-    def by_kind(self, figures: Callable[[Kind], tuple[float, ...]]) -> tuple[Array, ...]:
-        """Figures of each kind as columns of the replicas, (C, 1)."""
-        return _spread_out([figures(kind) for kind in self.kinds], self.kind)
-
-    def by_spread(self, figures: Callable[[Parallelism], tuple[float, ...]]) -> tuple[Array, ...]:
-        """Figures of each parallelism as columns of the replicas, (C, 1)."""
-        return _spread_out([figures(spread) for spread in self.spreads], self.spread)
-
-
-def _spread_out(figures: Sequence[tuple[float, ...]], rows: NDArray[np.int64]) -> tuple[Array, ...]:
-    columns = np.array(figures, dtype=np.float64).T
-    return tuple(column[rows][:, None] for column in columns)
-
-
 def _gemm_split(
     model: ModelCosts, gemm: GemmCost, spread: Parallelism, imbalance: float
 ) -> tuple[float, float, float, float]:
@@ -224,7 +175,7 @@ def _gemm_split(
 
 
 def _gemm_groups(
-    model: ModelCosts, groups: _Groups, fitted: Same[Coefficients], bandwidth: Array, compute_share: Array
+    model: ModelCosts, groups: ReplicaGroups, fitted: Same[Coefficients], bandwidth: Array, compute_share: Array
 ) -> Iterator[GemmGroup]:
     imbalance, narrow_width = fitted.value.of("imbalance"), fitted.value.of("narrow_width")
     rates: dict[tuple[str, str, bool], tuple[Array, ...]] = {}
@@ -249,7 +200,7 @@ def _gemm_groups(
         )
 
 
-def _attention_group(attention: AttentionCost, groups: _Groups) -> AttentionGroup:
+def _attention_group(attention: AttentionCost, groups: ReplicaGroups) -> AttentionGroup:
     cache, ranks = groups.by_spread(
         lambda s: (attention_rank_share(attention, s.tensor_parallel), float(s.tensor_parallel))
     )
@@ -264,7 +215,7 @@ def _attention_group(attention: AttentionCost, groups: _Groups) -> AttentionGrou
     )
 
 
-def _collective_groups(model: ModelCosts, groups: _Groups, factor: Array) -> tuple[CollectiveGroup, ...]:
+def _collective_groups(model: ModelCosts, groups: ReplicaGroups, factor: Array) -> tuple[CollectiveGroup, ...]:
     """One all-reduce after attention over the ranks that share it, one after the feed-forward part over the stage.
 
     With attention data parallelism the second stands for gathering every group's tokens before the experts and
@@ -288,19 +239,20 @@ def _collective_groups(model: ModelCosts, groups: _Groups, factor: Array) -> tup
     )
 
 
-def build_table(model: ModelCosts, replicas: Sequence[Replica], fitted: Coefficients = UNFITTED) -> ReplicaTable:
+def build_table(
+    model: ModelCosts, replicas: Sequence[Replica] | ReplicaGroups, fitted: Coefficients = UNFITTED
+) -> ReplicaTable:
     """Packs replicas of one model into arrays.
 
     Every replica must be legal (its formats supported, its widths divisible): legality is checked before.
 
     Args:
         model: the model in its formats.
-        replicas: C ways to run it.
+        replicas: C ways to run it, or their groups where those are known.
         fitted: coefficients of the step model.
     """
-    groups, same = _Groups.of(replicas), Same(fitted)
-    bandwidth = _column([replica.device.bandwidth_bytes_per_s for replica in replicas])
-    compute_share = _column([replica.device.compute_share for replica in replicas])
+    groups = replicas if isinstance(replicas, ReplicaGroups) else ReplicaGroups.of(replicas)
+    same, bandwidth, compute_share = Same(fitted), groups.bandwidth_bytes_per_s, groups.compute_share
     read, peak, decode, prefill, collective, overhead, per_sequence, request = groups.by_kind(
         partial(step_figures, model, fitted=same)
     )
@@ -327,7 +279,7 @@ def build_table(model: ModelCosts, replicas: Sequence[Replica], fitted: Coeffici
         overhead_s=overhead,
         sequence_overhead_s=per_sequence,
         request_s=request,
-        token_budget=_column([float(r.settings.max_num_batched_tokens) for r in replicas]) * sharing,
+        token_budget=groups.rank_token_budget * sharing,
         stages=stages,
         split_prefill=split_prefill,
         ramp_offset_tokens=fitted.of("ramp_offset_tokens"),

@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+from numpy.typing import NDArray
 
 from capplan.errors import InvalidInputError, UnsupportedModelError
-from capplan.estimation.engine import EngineSettings, MemoryRule
 from capplan.estimation.footprint import RankFootprint, rank_footprint
-from capplan.estimation.identity import Same
 from capplan.estimation.legality import Fault, format_faults, memory_faults, model_formats, split_faults
 from capplan.estimation.memory import MemoryBreakdown, RankDemand, place_demand, rank_demand
+from capplan.estimation.pools import Pools
 from capplan.estimation.replica import Parallelism, Replica
+from capplan.estimation.replica_groups import ReplicaGroups
 from capplan.estimation.steady_state import Request
 from capplan.modeling.costs import ModelCosts
-from capplan.planning.configurations import TENSOR_PARALLEL_SIZES, Configurations, Refused, Stage, describe
+from capplan.planning.configurations import Configurations, Stage, Ways, describe
 from capplan.planning.query import Constraints, PlacementQuery, SupplyItem
 
 __all__ = [
     "Candidate",
     "Dropped",
     "Stage",
+    "Started",
     "asked_context_tokens",
     "describe",
     "enumerate_candidates",
@@ -34,16 +40,21 @@ class Dropped:
     Attributes:
         item: the device.
         configuration: the way of using it.
-        fault: why.
+        reason: why, or what tells it: a plan gives the reason of one configuration of a device, out of many.
         stage: how far it came.
         distance: relative size of the miss, to tell which configuration came closest.
     """
 
     item: SupplyItem
     configuration: str
-    fault: Fault
+    reason: Fault | Callable[[], Fault]
     stage: Stage
     distance: float = 0.0
+
+    @property
+    def fault(self) -> Fault:
+        """Why it was ruled out."""
+        return self.reason if isinstance(self.reason, Fault) else self.reason()
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,12 +64,18 @@ class Candidate:
     Attributes:
         item: the device with its price.
         replica: how one replica runs.
-        memory: memory of one rank.
+        demand: what a rank of it asks of its device.
     """
 
     item: SupplyItem
     replica: Replica
-    memory: MemoryBreakdown
+    demand: RankDemand
+
+    @property
+    def memory(self) -> MemoryBreakdown:
+        """Memory of one rank."""
+        replica = self.replica
+        return place_demand(self.demand, replica.device, replica.settings, peers=replica.parallelism.devices > 1)
 
     @property
     def configuration(self) -> str:
@@ -116,77 +133,102 @@ def _excluded(item: SupplyItem, constraints: Constraints) -> Fault | None:
     return None
 
 
-class _Demands:
-    """What a rank of the asked model demands, by tensor parallelism and by what of the settings it turns on."""
+@dataclass(frozen=True, slots=True, eq=False)
+class Started:
+    """C configurations that start; arrays are (C,).
 
-    def __init__(self, query: PlacementQuery, request: Request, context_tokens: int) -> None:
-        self._model = query.model
-        self._context_tokens = context_tokens
-        self._request = request
-        self._footprints: dict[int, RankFootprint] = {}
-        self._demands: dict[tuple[int, Same[MemoryRule], int, int, int], RankDemand] = {}
+    Attributes:
+        candidates: the configurations.
+        groups: the same in groups of the step model.
+        concurrent_requests: requests of mean live length that the pool of a rank holds.
+    """
 
-    def of(self, size: int, settings: EngineSettings) -> RankDemand:
-        # Settings of many devices differ in the memory fraction alone, or not at all. The rules are constants of the
-        # engines, so that their identity tells them apart for less than their hash would.
-        key = (
-            size,
-            Same(settings.memory),
-            settings.max_num_seqs,
-            settings.max_num_batched_tokens,
-            settings.graph_sizes,
-        )
-        found = self._demands.get(key)
-        if found is None:
-            footprint = self._footprints.get(size)
-            if footprint is None:
-                footprint = self._footprints[size] = rank_footprint(self._model, size)
-            found = self._demands[key] = rank_demand(
-                footprint,
-                settings,
-                context_tokens=self._context_tokens,
-                live_tokens=self._request.admitted_tokens(settings.memory),
-            )
-        return found
+    candidates: tuple[Candidate, ...]
+    groups: ReplicaGroups
+    concurrent_requests: NDArray[np.float64]
 
 
-def enumerate_candidates(
-    query: PlacementQuery, request: Request, context_tokens: int
-) -> tuple[list[Candidate], list[Dropped]]:
+def _demands(query: PlacementQuery, ways: Ways, request: Request, context_tokens: int) -> list[RankDemand | Fault]:
+    """What a rank of the asked model demands in each of the ways that differ, or why the model does not split so."""
+    footprints: dict[int, RankFootprint | Fault] = {}
+    demands: list[RankDemand | Fault] = []
+    for size, settings in ways.asked:
+        footprint = footprints.get(size)
+        if footprint is None:
+            faults = split_faults(query.model, Parallelism(tensor_parallel=size))
+            footprint = footprints[size] = faults[0] if faults else rank_footprint(query.model, size)
+        if isinstance(footprint, Fault):
+            demands.append(footprint)
+        else:
+            live_tokens = request.admitted_tokens(settings.memory)
+            demands.append(rank_demand(footprint, settings, context_tokens=context_tokens, live_tokens=live_tokens))
+    return demands
+
+
+def _pools(ways: Ways, demands: Sequence[RankDemand | Fault]) -> Pools:
+    """Pools of the ways, of which those that the model does not split in do not start."""
+    splits = np.array([isinstance(demand, RankDemand) for demand in demands], dtype=np.bool_)
+    known = [demand for demand in demands if isinstance(demand, RankDemand)]
+    count = len(ways.replicas)
+    starts, short, concurrent = np.zeros(count, dtype=np.bool_), np.zeros(count, dtype=np.int64), np.zeros(count)
+    if known:
+        which = np.maximum(np.cumsum(splits) - 1, 0)[ways.asks]
+        for rows, ranks in ways.ranks:
+            pools = ranks.pools(known, which[rows])
+            starts[rows], short[rows] = pools.starts & splits[ways.asks[rows]], pools.short_bytes
+            concurrent[rows] = pools.concurrent_requests
+    return Pools(starts, short, concurrent)
+
+
+def enumerate_candidates(query: PlacementQuery, request: Request, context_tokens: int) -> tuple[Started, list[Dropped]]:
     """Every configuration of every supplied device that starts, and every one that does not with its reason.
 
     Raises:
         InvalidInputError: the engine or its version is not modelled.
     """
-    candidates: list[Candidate] = []
-    dropped: list[Dropped] = []
-    constraints, model = query.constraints, query.model
-    sizes = {*TENSOR_PARALLEL_SIZES, *constraints.tensor_parallel_sizes}
-    splits = {size: split_faults(model, Parallelism(tensor_parallel=size)) for size in sizes}
+    constraints, formats = query.constraints, model_formats(query.model)
     configurations = Configurations(constraints, context_tokens)
-    formats, demands = model_formats(model), _Demands(query, request, context_tokens)
-    for item in query.supply:
+    usable: list[int] = []
+    # by position in the supply, then among the ways of its device
+    dropped: list[tuple[int, int, Dropped]] = []
+    for position, item in enumerate(query.supply):
         excluded = _excluded(item, constraints)
-        if excluded is not None:
-            dropped.append(Dropped(item, "", excluded, Stage.EXCLUDED))
+        unsupported = () if excluded else format_faults(formats, item.accelerator, constraints.engine)
+        if excluded:
+            dropped.append((position, 0, Dropped(item, "", excluded, Stage.EXCLUDED)))
+        elif unsupported:
+            dropped.append((position, 0, Dropped(item, "", unsupported[0], Stage.UNSUPPORTED)))
+        else:
+            usable.append(position)
+    ways = configurations.of_all([query.supply[position] for position in usable])
+    for place, device, way in ways.refused:
+        position = usable[device]
+        drop = Dropped(query.supply[position], way.configuration, way.fault, way.stage)
+        dropped.append((position, place, drop))
+    demands = _demands(query, ways, request, context_tokens)
+    pools = _pools(ways, demands)
+    device, place, asks = ways.device.tolist(), ways.place.tolist(), ways.asks.tolist()
+    candidates = []
+    for row, (starts, short) in enumerate(zip(pools.starts.tolist(), pools.short_bytes.tolist(), strict=True)):
+        position, demand, replica = usable[device[row]], demands[asks[row]], ways.replicas[row]
+        item = query.supply[position]
+        if isinstance(demand, Fault):
+            drop = Dropped(item, describe(replica.device, replica.parallelism), demand, Stage.SPLIT)
+            dropped.append((position, place[row], drop))
             continue
-        unsupported = format_faults(formats, item.accelerator, constraints.engine)
-        if unsupported:
-            dropped.append(Dropped(item, "", unsupported[0], Stage.UNSUPPORTED))
+        candidate = Candidate(item, replica, demand)
+        if starts:
+            candidates.append(candidate)
             continue
-        for way in configurations.of(item):
-            if isinstance(way, Refused):
-                dropped.append(Dropped(item, way.configuration, way.fault, way.stage))
-                continue
-            device, size = way.device, way.parallelism.tensor_parallel
-            if splits[size]:
-                dropped.append(Dropped(item, describe(device, way.parallelism), splits[size][0], Stage.SPLIT))
-                continue
-            memory = place_demand(demands.of(size, way.settings), device, way.settings, peers=size > 1)
-            faults = memory_faults(memory, context_tokens)
-            if faults:
-                distance = -faults[0].shortfall / memory.device_bytes
-                dropped.append(Dropped(item, describe(device, way.parallelism), faults[0], Stage.MEMORY, distance))
-                continue
-            candidates.append(Candidate(item, way, memory))
-    return candidates, dropped
+        told, distance = partial(_memory_fault, candidate), short / replica.device.memory_bytes
+        drop = Dropped(item, candidate.configuration, told, Stage.MEMORY, distance)
+        dropped.append((position, place[row], drop))
+    dropped.sort(key=lambda placed: placed[:2])
+    rows = np.flatnonzero(pools.starts)
+    started = Started(tuple(candidates), ways.groups.take(rows), pools.concurrent_requests[rows])
+    return started, [drop for _, _, drop in dropped]
+
+
+def _memory_fault(candidate: Candidate) -> Fault:
+    """Why a rank does not start."""
+    return memory_faults(candidate.memory, candidate.demand.context_tokens)[0]

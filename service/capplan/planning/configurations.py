@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import lru_cache
 
+import numpy as np
+from numpy.typing import NDArray
+
 from capplan.errors import InvalidInputError
 from capplan.estimation.device import RankDevice, mig_rank_device, whole_device
 from capplan.estimation.engine import EngineChoice, settings_key, settings_resolver
+from capplan.estimation.engine_records import EngineSettings, MemoryRule
 from capplan.estimation.identity import Same
 from capplan.estimation.legality import Fault, link_faults
+from capplan.estimation.pools import Ranks
 from capplan.estimation.replica import Parallelism, Replica
+from capplan.estimation.replica_groups import ReplicaGroups
 from capplan.hardware.accelerator import Accelerator
 from capplan.hardware.collectives import all_reduce_ranks_limit
 from capplan.hardware.mig import MigBoard
@@ -23,6 +29,9 @@ TENSOR_PARALLEL_SIZES = (1, 2, 4, 8, 16)
 
 _REMEMBERED = 2048
 """Devices of which the ways are remembered, for each set of constraints: a catalogue's, some dozens of times."""
+
+_REMEMBERED_SUPPLIES = 64
+"""Sets of devices of which all ways are remembered in columns, for each set of constraints: some 100 KB each."""
 
 
 class Stage(IntEnum):
@@ -66,6 +75,65 @@ def describe(device: RankDevice, parallelism: Parallelism) -> str:
     return device.label if device.profile else f"tensor parallel {parallelism.tensor_parallel}"
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Ways:
+    """Every way of using some devices, N that no rule forbids and those that are refused, whatever the model.
+
+    Attributes:
+        replicas: the N ways, device by device.
+        device: (N,) position of the device of each.
+        place: (N,) where each stands among all ways, those refused included.
+        groups: the same in groups of the step model.
+        sizes: (N,) tensor parallelism.
+        ranks: by memory rule, which of the N ways follow it and the ranks of those.
+        asked: tensor parallelism and settings, one each of those that ask the same memory of a rank of a model.
+        asks: (N,) which of them each way is like.
+        refused: where each refused way stands, position of its device, and why.
+    """
+
+    replicas: tuple[Replica, ...]
+    device: NDArray[np.int64]
+    place: NDArray[np.int64]
+    groups: ReplicaGroups
+    sizes: NDArray[np.int64]
+    ranks: tuple[tuple[NDArray[np.int64], Ranks], ...]
+    asked: tuple[tuple[int, EngineSettings], ...]
+    asks: NDArray[np.int64]
+    refused: tuple[tuple[int, int, Refused], ...]
+
+    @classmethod
+    def of(cls, by_device: Sequence[Sequence[Replica | Refused]]) -> Ways:
+        """The ways of devices in order."""
+        every = [(device, way) for device, ways in enumerate(by_device) for way in ways]
+        legal = [(place, device, way) for place, (device, way) in enumerate(every) if isinstance(way, Replica)]
+        replicas = tuple(replica for _, _, replica in legal)
+        asked: dict[tuple[int, Same[MemoryRule], int, int, int], tuple[int, int, EngineSettings]] = {}
+        rules: dict[Same[MemoryRule], list[int]] = {}
+        asks = []
+        for row, replica in enumerate(replicas):
+            settings, size = replica.settings, replica.parallelism.tensor_parallel
+            rule = Same(settings.memory)
+            rules.setdefault(rule, []).append(row)
+            # settings of many devices differ in the memory fraction alone, or not at all
+            key = size, rule, settings.max_num_seqs, settings.max_num_batched_tokens, settings.graph_sizes
+            asks.append(asked.setdefault(key, (len(asked), size, settings))[0])
+        return cls(
+            replicas,
+            np.array([device for _, device, _ in legal], dtype=np.int64),
+            np.array([place for place, _, _ in legal], dtype=np.int64),
+            ReplicaGroups.of(replicas),
+            np.array([replica.parallelism.tensor_parallel for replica in replicas], dtype=np.int64),
+            tuple((np.array(rows), Ranks.of([_rank(replicas[row]) for row in rows])) for rows in rules.values()),
+            tuple((size, settings) for _, size, settings in asked.values()),
+            np.array(asks, dtype=np.int64),
+            tuple((place, device, way) for place, (device, way) in enumerate(every) if isinstance(way, Refused)),
+        )
+
+
+def _rank(replica: Replica) -> tuple[RankDevice, EngineSettings, bool]:
+    return replica.device, replica.settings, replica.parallelism.devices > 1
+
+
 class Configurations:
     """The ways of one question's constraints; what they are for a device is worked out once for all questions."""
 
@@ -102,11 +170,30 @@ class Configurations:
             Same(item.accelerator), Same(item.mig_board), self._allowed, self._engine, self._context_tokens
         )
 
+    def of_all(self, items: Sequence[SupplyItem]) -> Ways:
+        """Every way of using some devices.
+
+        Raises:
+            InvalidInputError: the engine refuses the pinned settings.
+        """
+        devices = tuple((Same(item.accelerator), Same(item.mig_board)) for item in items)
+        return _ways_of(devices, self._allowed, self._engine, self._context_tokens)
+
 
 @lru_cache(maxsize=256)
 def _allowed(allowed: _Allowed) -> _Allowed:
     """One object for equal constraints."""
     return allowed
+
+
+@lru_cache(maxsize=_REMEMBERED_SUPPLIES)
+def _ways_of(
+    devices: tuple[tuple[Same[Accelerator], Same[MigBoard | None]], ...],
+    allowed: Same[_Allowed],
+    engine: Same[EngineChoice],
+    context_tokens: int | None,
+) -> Ways:
+    return Ways.of([_configurations(*device, allowed, engine, context_tokens) for device in devices])
 
 
 @lru_cache(maxsize=_REMEMBERED)

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
+import numpy as np
+
 from capplan.errors import InvalidInputError
 from capplan.estimation.coefficients import UNFITTED, Coefficients
 from capplan.estimation.device import RankDevice, mig_rank_device, whole_device
@@ -18,9 +20,9 @@ from capplan.estimation.opinion import Opinion, ask
 from capplan.estimation.replica import Parallelism, Replica
 from capplan.hardware.mig import MigProfile
 from capplan.modeling.costs import ModelCosts
-from capplan.planning.candidates import Candidate, asked_context_tokens, refuse_without_output
+from capplan.planning.candidates import asked_context_tokens, refuse_without_output
 from capplan.planning.query import SupplyItem, Workload
-from capplan.planning.sizing import batch_cap
+from capplan.planning.sizing import batch_caps
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,16 +143,17 @@ def estimate_deployment(query: DeploymentQuery) -> DeploymentEstimate:
     if faults:
         return DeploymentEstimate(False, faults, memory, None, None, settings, context, tuple(notes), not_asked)
     replica = Replica(device, parallelism, settings)
-    cap = batch_cap(Candidate(query.item, replica, memory), request)
-    batch = cap.batch
+    caps = batch_caps([settings], np.array([memory.max_concurrent_requests]), request)
+    (cap,), (binding,) = caps.batch.tolist(), caps.binding
+    batch = cap
     if query.concurrency is not None:
         batch = query.concurrency / query.replica_count
-        if batch > cap.batch:
+        if batch > cap:
             notes.append(
-                f"{batch:.4g} requests per replica are more than run at once ({cap.batch:.4g}, bound by "
-                f"{cap.binding.replace('_', ' ')}); the rest waits and its wait is not in the TTFT."
+                f"{batch:.4g} requests per replica are more than run at once ({cap:.4g}, bound by "
+                f"{binding.replace('_', ' ')}); the rest waits and its wait is not in the TTFT."
             )
-            batch = cap.batch
+            batch = cap
     own = StepModel("capplan", query.coefficients)
     (performance,) = own.estimate(query.model, [replica], request, [batch])
     total = performance.output_tokens_per_s.times(query.replica_count)

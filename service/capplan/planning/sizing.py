@@ -12,10 +12,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from capplan.estimation.engine import EngineSettings
 from capplan.estimation.load_curve import MAX_LOG2_BATCH, MIN_LOG2_BATCH, LoadCurve
 from capplan.estimation.steady_state import PREFILL_BUDGET_LIMIT, Request, SteadyState
 from capplan.estimation.table import Array
-from capplan.planning.candidates import Candidate
 from capplan.planning.query import LatencyLimit, LatencyMetric, Target, TargetKind
 
 MIN_BATCH = 2.0**MIN_LOG2_BATCH
@@ -27,23 +27,37 @@ _CELL = (MAX_LOG2_BATCH - MIN_LOG2_BATCH) / (_POINTS + 1) ** _ROUNDS
 
 
 @dataclass(frozen=True, slots=True)
-class BatchCap:
-    """Upper bounds on the running batch of one candidate that hold whatever the latency limits."""
+class BatchCaps:
+    """Upper bounds on the running batch of C candidates that hold whatever the latency limits.
 
-    batch: float
-    binding: str
+    Attributes:
+        batch: (C,) the bounds.
+        binding: what each comes from.
+    """
+
+    batch: NDArray[np.float64]
+    binding: tuple[str, ...]
 
 
-def batch_cap(candidate: Candidate, request: Request) -> BatchCap:
-    """The tightest of: sequences per step, KV pool at the mean live length, and the token budget that prompts need."""
-    settings = candidate.replica.settings
-    budget = PREFILL_BUDGET_LIMIT * settings.max_num_batched_tokens * request.output_tokens / request.prefill_tokens
-    caps = (
-        (float(settings.max_num_seqs), "max_num_seqs"),
-        (candidate.memory.max_concurrent_requests, "kv_capacity"),
-        (budget, "prefill_saturation"),
-    )
-    return BatchCap(*min(caps))
+_CAPS = ("kv_capacity", "max_num_seqs", "prefill_saturation")
+
+
+def batch_caps(
+    settings: Sequence[EngineSettings], concurrent_requests: NDArray[np.float64], request: Request
+) -> BatchCaps:
+    """The tightest of: sequences per step, KV pool at the mean live length, and the token budget that prompts need.
+
+    Args:
+        settings: engine settings of C candidates.
+        concurrent_requests: (C,) requests of mean live length that the pool of a rank holds.
+        request: mean lengths.
+    """
+    tokens = np.array([float(one.max_num_batched_tokens) for one in settings])
+    budget = PREFILL_BUDGET_LIMIT * tokens * request.output_tokens / request.prefill_tokens
+    caps = np.stack([concurrent_requests, np.array([float(one.max_num_seqs) for one in settings]), budget])
+    # of equal ones the first, by name
+    tightest = caps.argmin(axis=0).tolist()
+    return BatchCaps(caps.min(axis=0), tuple(_CAPS[cap] for cap in tightest))
 
 
 def limit_values(state: SteadyState, metric: LatencyMetric) -> Array:
@@ -79,7 +93,7 @@ class Capacity:
     floor: NDArray[np.float64]
 
 
-def capacities(curve: LoadCurve, caps: Sequence[BatchCap], limits: Sequence[LatencyLimit]) -> Capacity:
+def capacities(curve: LoadCurve, caps: BatchCaps, limits: Sequence[LatencyLimit]) -> Capacity:
     """Finds the highest load of every candidate.
 
     Args:
@@ -87,11 +101,10 @@ def capacities(curve: LoadCurve, caps: Sequence[BatchCap], limits: Sequence[Late
         caps: upper bounds of their batch that hold whatever the limits.
         limits: latency limits, all of which hold.
     """
-    batch = np.array([cap.batch for cap in caps])
-    binding = [cap.binding for cap in caps]
-    floor = np.zeros((len(caps), len(limits)))
+    batch, binding = caps.batch.copy(), list(caps.binding)
+    floor = np.zeros((len(batch), len(limits)))
     if limits:
-        idle = curve.at(np.full((len(caps), 1), MIN_BATCH))
+        idle = curve.at(np.full((len(batch), 1), MIN_BATCH))
         floor = np.hstack([limit_values(idle, limit.metric) for limit in limits])
         # where all holds at the first cell's end not below the cap, the search would end there or beyond
         beyond = MIN_LOG2_BATCH + np.ceil((np.log2(batch) - MIN_LOG2_BATCH) / _CELL) * _CELL

@@ -26,7 +26,7 @@ from capplan.planning.ranking import Packing, Values, objective_values, packing,
 from capplan.planning.sizing import (
     MIN_BATCH,
     Capacity,
-    batch_cap,
+    batch_caps,
     capacities,
     operating_batch,
     replicas_needed,
@@ -174,18 +174,18 @@ def solve(query: PlacementQuery) -> Solution:
     request = query.workload.request
     context = asked_context_tokens(query.model, query.workload.max_context_tokens, request)
     started, dropped = enumerate_candidates(query, request, context)
-    evaluated = len(started) + sum(1 for d in dropped if d.stage >= Stage.SPLIT)
-    if not started:
+    candidates = started.candidates
+    evaluated = len(candidates) + sum(1 for d in dropped if d.stage >= Stage.SPLIT)
+    if not candidates:
         return Solution(request, context, None, tuple(dropped), evaluated)
-    replicas = [candidate.replica for candidate in started]
-    caps = [batch_cap(candidate, request) for candidate in started]
-    table = build_table(query.model, replicas, query.coefficients)
-    max_batch = max(cap.batch for cap in caps)
-    curves = curve_of(query.model, replicas, table, request, query.coefficients, max_batch)
+    replicas = [candidate.replica for candidate in candidates]
+    caps = batch_caps([replica.settings for replica in replicas], started.concurrent_requests, request)
+    table = build_table(query.model, started.groups, query.coefficients)
+    curves = curve_of(query.model, replicas, table, request, query.coefficients, float(caps.batch.max()))
     capacity = capacities(curves, caps, query.limits)
-    dropped += _latency_drops(started, capacity, query.limits)
+    dropped += _latency_drops(candidates, capacity, query.limits)
     rows = np.flatnonzero(capacity.batch >= MIN_BATCH)
-    sized = _sized(query, started, rows, capacity, curves.take(rows)) if len(rows) else None
+    sized = _sized(query, candidates, rows, capacity, curves.take(rows)) if len(rows) else None
     return _within_amounts(query, Solution(request, context, sized, tuple(dropped), evaluated, table, curves))
 
 
