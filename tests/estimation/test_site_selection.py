@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 from capplan.estimation.coefficients import UNFITTED
+from capplan.estimation.kriging import Kriging, points_of
 from capplan.estimation.observation import Observation, batches, running, settle
-from capplan.estimation.site_selection import select_sites
+from capplan.estimation.site_selection import select_sites, yielding
 from capplan.estimation.sites import Figures, Kind
 from tests.estimation.measurements import measurement, observed
 
@@ -53,11 +54,47 @@ def test_what_is_little_trusted_corrects_nothing(trust: str, kept: int) -> None:
     assert len(selected(rows(replace(TIME, trust=trust)), [0.1]).sites) == kept
 
 
-def test_own_rows_count_whatever_their_trust_and_weigh_more() -> None:
-    own = replace(TIME, trust="own", own=True)
-    (site,) = selected(rows(own), [0.1]).sites
-    (published,) = selected(rows(TIME), [0.1]).sites
-    assert site.noise < published.noise
+OWN = replace(TIME, trust="own", own=True, key="own")
+
+
+@pytest.mark.parametrize("row", [OWN, replace(OWN, metric="ttft_ms")], ids=["per token", "first token"])
+@pytest.mark.parametrize("factor", [0.5, 0.71, 1.4, 2.0])
+def test_one_own_row_is_believed_almost_whole(row, factor: float) -> None:
+    # Measured so many times what is predicted, and nothing else is known.
+    (site,) = selected(rows(row), [-math.log(factor)]).sites
+    (log,) = Kriging(site.figures, [site]).mean(points_of([site]))
+    assert log == pytest.approx(math.log(factor), rel=0.1)
+
+
+@pytest.mark.parametrize("metric", ["tpot_ms", "ttft_ms"])
+def test_an_own_row_outweighs_published_ones_that_contradict_it(metric: str) -> None:
+    published = [replace(TIME, metric=metric, source=f"source {n}", key=str(n)) for n in range(6)]
+    logs = [-math.log(1.4), *[math.log(1.2)] * 6]
+    chosen = selected(rows(replace(OWN, metric=metric), *published), logs)
+    (own,) = (site for site, row in zip(chosen.sites, chosen.rows, strict=True) if row == 0)
+    (log,) = Kriging(own.figures, chosen.sites).mean(points_of([own]))
+    assert math.exp(log) == pytest.approx(1.4, rel=0.1)
+
+
+def test_published_sites_yield_beside_own_ones_of_the_same_configuration_only() -> None:
+    (own,) = selected(rows(OWN), [0.1]).sites
+    here = selected(rows(TIME), [0.1]).sites[0]
+    far, other = replace(here, running=here.running * 2.0**40), replace(here, figures=Figures.FIRST_TOKEN)
+    elsewhere = replace(here, situation=replace(here.situation, sku="another"))
+    near = replace(here, running=here.running * 2.0)
+    weaker, less, *same = yielding([here, near, far, other, elsewhere], [own])
+    assert weaker.noise > 1_000 * here.noise
+    assert here.noise < less.noise < weaker.noise
+    assert same == [far, other, elsewhere]
+    assert yielding([here, near], []) == (here, near)
+
+
+def test_own_rows_do_not_make_each_other_doubtful() -> None:
+    # Of published rows, the one that six others contradict loses weight; a fleet's own are taken as they are.
+    many = [replace(TIME, key=str(n), load_value=16.0 + n) for n in range(6)]
+    for own in (False, True):
+        found = selected(rows(*(replace(m, own=own, source=m.key) for m in many)), [0.0, 0.0, 1.0, 0.0, 0.0, 0.0]).sites
+        assert (len({site.noise for site in found}) == 1) is own
 
 
 @pytest.mark.parametrize("log", [math.nan, math.inf, 1.6, -1.6])
@@ -77,6 +114,15 @@ def test_many_rows_of_one_run_make_few_sites_over_its_whole_range() -> None:
 def test_every_own_row_is_a_site() -> None:
     observations = rows(*(replace(TIME, load_value=float(n), key=str(n), own=True, trust="own") for n in range(1, 31)))
     assert len(selected(observations, [0.1] * 30).sites) == 30
+
+
+def test_own_rows_beyond_what_can_be_solved_for_in_time_are_thinned_evenly() -> None:
+    (row,) = rows(OWN)
+    many = [replace(row, in_flight=float(n), measurement=replace(OWN, key=f"{n:04}")) for n in range(1, 4_001)]
+    chosen = select_sites(many, np.full(4_000, 0.1), np.arange(1.0, 4_001.0))
+    picked = np.sort(chosen.rows)
+    assert (len(picked), picked[0], picked[-1]) == (2_000, 0, 3_999)
+    assert np.diff(picked).max() <= 3
 
 
 def test_the_order_of_rows_does_not_matter() -> None:

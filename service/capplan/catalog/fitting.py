@@ -16,8 +16,8 @@ from capplan.estimation.calibration import Fit, calibrate
 from capplan.estimation.coefficients import Coefficients
 from capplan.estimation.corrections import Corrections
 from capplan.estimation.leave_out import reach_of
-from capplan.estimation.observation import Metric, Observation, batches, measured, predict, running, settle
-from capplan.estimation.site_selection import select_sites
+from capplan.estimation.observation import Metric, Observation, batches, measured, predict, settle
+from capplan.estimation.site_selection import compared, select_sites
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,13 +71,18 @@ def fit_observations(
 
 
 def _corrections(fit: Fit, observations: Sequence[Observation], rounded: Coefficients) -> Corrections:
-    """The sites that the rows make under the coefficients as they are stored, and how wide intervals have to be."""
-    groups = batches(observations)
-    settle(groups, rounded)
-    residuals = np.log(predict(groups, len(observations), rounded) / measured(observations))
-    sequences = running(groups, len(observations))
+    """The sites that published rows make under the coefficients as they are stored, and how wide intervals have to be.
+
+    A fleet's own rows count for the intervals, but are not stored as sites: they become sites whenever the catalogue is
+    loaded, for as long as they are there, and must not count twice.
+    """
+    residuals, sequences = compared(observations, rounded)
     selection = select_sites(observations, residuals, sequences)
     reach = reach_of(fit, observations, sequences, selection)
+    published = [row for row, observation in enumerate(observations) if not observation.measurement.own]
+    if len(published) < len(observations):
+        rows = np.array(published, dtype=np.int64)
+        selection = select_sites([observations[row] for row in published], residuals[rows], sequences[rows])
     return Corrections(selection.sites, MappingProxyType({key: _rounded(span) for key, span in reach.items()}))
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, fields, replace
 from types import MappingProxyType
 from typing import Any, Final
 
-from sqlalchemy import select, update
+from sqlalchemy import ColumnElement, select, update
 from sqlalchemy.orm import Session
 
 from capplan.catalog.filtering import FieldKind, FilterField
@@ -164,12 +164,22 @@ def to_measurement(row: Row) -> Measurement:
 
 def read_measurements(session: Session) -> list[MeasurementRecord]:
     """Every measurement of a model and an accelerator that the catalogue has, by key."""
+    return _read(session)
+
+
+def read_own_measurements(session: Session) -> list[MeasurementRecord]:
+    """The fleet's own of them, by key; next to nothing is read where nothing was imported."""
+    imported = select(MeasurementImportRow.id).where(MeasurementImportRow.landed > 0).limit(1)
+    return _read(session, MeasurementRow.trust == OWN_TRUST) if session.execute(imported).first() else []
+
+
+def _read(session: Session, *conditions: ColumnElement[bool]) -> list[MeasurementRecord]:
     # Nothing deleted by an operator, nor of anything an operator deleted.
     query = (
         select(*MeasurementRow.__table__.columns)
         .join(ModelProfileRow, MeasurementRow.model == ModelProfileRow.name)
         .join(AcceleratorRow, MeasurementRow.sku == AcceleratorRow.sku)
-        .where(~MeasurementRow.retired, ~ModelProfileRow.retired, ~AcceleratorRow.retired)
+        .where(~MeasurementRow.retired, ~ModelProfileRow.retired, ~AcceleratorRow.retired, *conditions)
         .order_by(MeasurementRow.key)
     )
     return [

@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Final
+from typing import Final, Protocol
 
-from capplan.catalog.snapshot import CatalogSnapshot
+from capplan.catalog.records import AcceleratorRecord, ModelProfile
 from capplan.errors import InvalidInputError
 from capplan.estimation.measurement import Measurement
 from capplan.estimation.observation import Observation, observe
@@ -21,6 +21,18 @@ _OTHER_CONDITIONS: Final = MappingProxyType(
     }
 )
 """Flags of rows whose device was not all its own or not at its usual clocks."""
+
+
+class Named(Protocol):
+    """What measurements name, as a snapshot of the catalogue has it."""
+
+    @property
+    def accelerators(self) -> Mapping[str, AcceleratorRecord]:
+        """Accelerators by SKU."""
+
+    @property
+    def models(self) -> Mapping[str, ModelProfile]:
+        """Models by name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +48,7 @@ class ObservedRows:
     excluded: Mapping[str, int]
 
 
-def observe_all(measurements: Iterable[Measurement], catalog: CatalogSnapshot) -> ObservedRows:
+def observe_all(measurements: Iterable[Measurement], catalog: Named) -> ObservedRows:
     """Places measurements of the catalogue's models and accelerators in the step model's terms.
 
     Observations of one model in the same formats share one costs object, which is what the fit groups them by.
@@ -67,7 +79,7 @@ def likely_kv_cache(row: Measurement) -> str:
 
 
 def _observe(
-    row: Measurement, catalog: CatalogSnapshot, costs: dict[tuple[str, str, str], ModelCosts | str]
+    row: Measurement, catalog: Named, costs: dict[tuple[str, str, str], ModelCosts | str]
 ) -> Observation | str:
     for flag in row.flags:
         if flag in _OTHER_CONDITIONS:
@@ -84,7 +96,7 @@ def _observe(
         return str(error)
 
 
-def _costs(model: str, weights: str, kv_cache: str, catalog: CatalogSnapshot) -> ModelCosts | str:
+def _costs(model: str, weights: str, kv_cache: str, catalog: Named) -> ModelCosts | str:
     try:
         return model_costs(catalog.models[model].architecture, weights, kv_cache)
     except InvalidInputError as error:

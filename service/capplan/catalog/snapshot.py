@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Self, TypeVar
 
@@ -13,7 +13,9 @@ from sqlalchemy.orm import Session
 
 from capplan.catalog import repository
 from capplan.catalog.calibrations import CalibrationRecord, read_active_calibration
+from capplan.catalog.measurements import read_own_measurements
 from capplan.catalog.names import NameIndex, fold_accelerator_name, fold_model_name
+from capplan.catalog.own_sites import with_own_sites
 from capplan.catalog.records import (
     AcceleratorRecord,
     CloudInstance,
@@ -51,6 +53,7 @@ class CatalogSnapshot:
         instances: cloud shapes by cloud, type and region.
         models: model profiles by name.
         calibration: what estimates rest on; ``None`` where the catalogue has no calibration.
+        coefficients: those of the step model, with the corrections that measurements make, a fleet's own included.
     """
 
     revision: int
@@ -61,6 +64,7 @@ class CatalogSnapshot:
     instances: tuple[CloudInstance, ...]
     models: Mapping[str, ModelProfile]
     calibration: CalibrationRecord | None
+    coefficients: Coefficients
     _accelerator_names: NameIndex
     _model_names: NameIndex
 
@@ -75,7 +79,7 @@ class CatalogSnapshot:
         models: Iterable[ModelProfile],
         calibration: CalibrationRecord | None,
     ) -> Self:
-        """A snapshot of the given records."""
+        """A snapshot of the given records, without the corrections of own measurements."""
         by_sku = {record.accelerator.sku: record for record in accelerators}
         by_name = {model.name: model for model in models}
         return cls(
@@ -89,14 +93,15 @@ class CatalogSnapshot:
             instances=tuple(instances),
             models=MappingProxyType(dict(sorted(by_name.items()))),
             calibration=calibration,
+            coefficients=_fitted(calibration),
             _accelerator_names=_accelerator_names(by_sku),
             _model_names=_model_names(by_name),
         )
 
     @property
-    def coefficients(self) -> Coefficients:
-        """Coefficients of the step model: those of the active calibration, else the start values."""
-        return self.calibration.calibration.coefficients if self.calibration is not None else UNFITTED
+    def fitted(self) -> Coefficients:
+        """Coefficients as the active calibration has them, else the start values."""
+        return _fitted(self.calibration)
 
     def resolve_accelerator(self, name: str) -> Accelerator:
         """The accelerator a SKU, driver name, node label or common spelling means.
@@ -163,6 +168,10 @@ class CatalogSnapshot:
         )
 
 
+def _fitted(calibration: CalibrationRecord | None) -> Coefficients:
+    return calibration.calibration.coefficients if calibration is not None else UNFITTED
+
+
 _Choice = TypeVar("_Choice", PriceTerm, Market)
 
 
@@ -189,7 +198,7 @@ def _model_names(models: Mapping[str, ModelProfile]) -> NameIndex:
 
 
 def load_snapshot(session: Session) -> CatalogSnapshot:
-    """Read the whole catalogue at one revision.
+    """Read the whole catalogue at one revision; its own measurements correct its estimates.
 
     Raises:
         CatalogBusyError: it changed under every attempt.
@@ -206,6 +215,7 @@ def load_snapshot(session: Session) -> CatalogSnapshot:
             repository.read_models(session),
             read_active_calibration(session),
         )
+        own = [record.measurement for record in read_own_measurements(session)]
         if repository.read_revision(session) == before:
-            return snapshot
+            return replace(snapshot, coefficients=with_own_sites(snapshot.fitted, own, snapshot))
     raise CatalogBusyError(f"the catalogue changed during each of {_READ_ATTEMPTS} attempts to read it")
