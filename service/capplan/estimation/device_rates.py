@@ -72,8 +72,12 @@ _NO_PRODUCT = ProductKeys("", "")
 
 def product_keys(gemm: GemmCost, accelerator: Same[Accelerator]) -> ProductKeys:
     """The keys of a product on a device."""
-    computed_in = _product(accelerator, gemm.storage).arithmetic
-    return ProductKeys(f"{gemm.arithmetic}>{computed_in}", f"{gemm.storage}>{computed_in}")
+    return _product_keys(gemm.storage, gemm.arithmetic, accelerator)
+
+
+def _product_keys(storage: str, arithmetic: str, accelerator: Same[Accelerator]) -> ProductKeys:
+    computed_in = _product(accelerator, storage).arithmetic
+    return ProductKeys(f"{arithmetic}>{computed_in}", f"{storage}>{computed_in}")
 
 
 @lru_cache(maxsize=4096)
@@ -88,14 +92,6 @@ def _coefficients(
     """Coefficients of some names for one set of keys."""
     keys = {"generation": generation, "engine": engine, "runtime": runtime, **product._asdict()}
     return tuple(fitted.value.of(name, **keys) for name in names)
-
-
-def _layer_product(model: ModelCosts, accelerator: Same[Accelerator], component: Component) -> ProductKeys:
-    """The keys of a layer's products of one kind; empty where the model has none."""
-    for gemm in model.gemms:
-        if gemm.component is component and gemm.active_parameters and gemm.layers:
-            return product_keys(gemm, accelerator)
-    return _NO_PRODUCT
 
 
 _GEMM_RATES = ("weight_read", "gemm_rate", "half_rate")
@@ -120,11 +116,17 @@ class GemmRates(NamedTuple):
 
 def gemm_rates(gemm: GemmCost, kind: Kind, fitted: Same[Coefficients]) -> GemmRates:
     """Works out how products of a group run on a kind of replica; the same for all of one format and arithmetic."""
-    product = _product(kind.accelerator, gemm.storage)
-    keys = (kind.accelerator.value.architecture, kind.engine, kind.runtime, product_keys(gemm, kind.accelerator))
+    return _gemm_rates(gemm.storage, gemm.arithmetic, gemm.experts > 0, kind, fitted)
+
+
+@lru_cache(maxsize=8192)
+def _gemm_rates(storage: str, arithmetic: str, experts: bool, kind: Kind, fitted: Same[Coefficients]) -> GemmRates:
+    product = _product(kind.accelerator, storage)
+    of_product = _product_keys(storage, arithmetic, kind.accelerator)
+    keys = (kind.accelerator.value.architecture, kind.engine, kind.runtime, of_product)
     weight_read, gemm_rate, half_rate = _coefficients(fitted, _GEMM_RATES, *keys)
     read, rate = product.achieved.memory_fraction * weight_read, product.achieved.compute_fraction * gemm_rate
-    if gemm.experts:
+    if experts:
         expert_read, expert_rate = _coefficients(fitted, _EXPERT_RATES, *keys)
         read, rate = read * expert_read, rate * expert_rate
     half = product.achieved.half_rate_tokens * half_rate
@@ -166,20 +168,56 @@ class StepFigures(NamedTuple):
     request_s: float
 
 
-def step_figures(model: ModelCosts, kind: Kind, fitted: Same[Coefficients]) -> StepFigures:
+class StepDemand(NamedTuple):
+    """What of a model decides on the rates of a step beside its products, and on its overheads.
+
+    Attributes:
+        layers: layers in all.
+        expert_layers: layers with routed experts.
+        fp8_cache: whether keys and values are kept in 8 bits.
+        attention: storage and arithmetic of the attention's products; ``None`` without any.
+        experts: the same of routed experts.
+    """
+
+    layers: int
+    expert_layers: int
+    fp8_cache: bool
+    attention: tuple[str, str] | None
+    experts: tuple[str, str] | None
+
+    @classmethod
+    def of(cls, model: ModelCosts) -> StepDemand:
+        """What a model asks."""
+        formats: dict[Component, tuple[str, str]] = {}
+        for gemm in model.gemms:
+            if gemm.active_parameters and gemm.layers:
+                formats.setdefault(gemm.component, (gemm.storage, gemm.arithmetic))
+        return cls(
+            model.layers,
+            max((gemm.layers for gemm in model.gemms if gemm.component is Component.ROUTED_EXPERT), default=0),
+            model.kv_precision == "fp8",
+            formats.get(Component.ATTENTION),
+            formats.get(Component.ROUTED_EXPERT),
+        )
+
+
+@lru_cache(maxsize=8192)
+def step_figures(demand: StepDemand, kind: Kind, fitted: Same[Coefficients]) -> StepFigures:
     """Works out what the step of a kind of replica takes beside its products."""
     accelerator = kind.accelerator.value
     keys = (accelerator.architecture, kind.engine, kind.runtime)
+
+    def launches(name: str, formats: tuple[str, str] | None) -> float:
+        of_product = _NO_PRODUCT if formats is None else _product_keys(*formats, kind.accelerator)
+        (seconds,) = _coefficients(fitted, (name,), *keys, of_product)
+        return seconds
+
     kv_read, decode, prefill, collective, step, per_sequence, request = _coefficients(fitted, _BY_ENGINE, *keys)
-    (layer,) = _coefficients(fitted, ("layer_s",), *keys, _layer_product(model, kind.accelerator, Component.ATTENTION))
-    (expert_layer,) = _coefficients(
-        fitted, ("expert_layer_s",), *keys, _layer_product(model, kind.accelerator, Component.ROUTED_EXPERT)
-    )
-    expert_layers = max((g.layers for g in model.gemms if g.component is Component.ROUTED_EXPERT), default=0)
-    overhead = step + layer * model.layers + expert_layer * expert_layers
+    layer, expert_layer = launches("layer_s", demand.attention), launches("expert_layer_s", demand.experts)
+    overhead = step + layer * demand.layers + expert_layer * demand.expert_layers
     arithmetic = sixteen_bit_arithmetic(accelerator) or "fp32"
     achieved, peak = efficiency(accelerator, arithmetic), accelerator.peak_flop_per_s[arithmetic]
-    fraction = achieved.kv_fp8_memory_fraction if model.kv_precision == "fp8" else achieved.kv_memory_fraction
+    fraction = achieved.kv_fp8_memory_fraction if demand.fp8_cache else achieved.kv_memory_fraction
     read = min(fraction * kv_read, MOST_OF_BANDWIDTH)
     return StepFigures(read, peak, decode, prefill, collective, overhead, per_sequence, request)
 

@@ -28,17 +28,21 @@ from capplan.estimation.coefficients import Coefficients
 from capplan.estimation.replica import Replica
 from capplan.estimation.situation import situation_of
 from capplan.estimation.steady_state import (
+    Latencies,
     Request,
     SteadyState,
     loaded_ttft_s,
+    prefill_budget_share,
     prefill_mix,
     rates,
     serving_times,
     state_of,
+    stay_s,
     unloaded_ttft_s,
 )
 from capplan.estimation.table import Array, ReplicaTable
 from capplan.modeling.costs import ModelCosts
+from capplan.units import MS_PER_S
 
 MIN_LOG2_BATCH = -12
 """Smallest load of a curve: a replica that decodes one sequence for 1/4096 of the time."""
@@ -140,12 +144,22 @@ class LoadCurve:
             batch: (C, B) mean number of decoding sequences, positive.
         """
         mix = prefill_mix(self, self.request, batch)
+        itl, ttft = self._latencies_s(batch, mix.budget_share)
+        return state_of(self.request, batch, mix, itl, ttft, self.first_token_factor * self.unloaded_ttft_s)
+
+    def latencies_at(self, batch: Array) -> Latencies:
+        """Mean latencies at the given loads alone, (C, B); the same as in :meth:`at`."""
+        itl, ttft = self._latencies_s(batch, prefill_budget_share(self, self.request, batch))
+        e2e = stay_s(self.request.output_tokens, itl, ttft)
+        return Latencies(itl * MS_PER_S, ttft * MS_PER_S, e2e * MS_PER_S)
+
+    def _latencies_s(self, batch: Array, budget_share: Array) -> tuple[Array, Array]:
+        """Inter-token latency and time to first token."""
         chords = self._chords(batch)
         itl = chords.of(self.itl_s)
         uncorrected = itl if self.itl_s is self.uncorrected_itl_s else chords.of(self.uncorrected_itl_s)
-        ttft = loaded_ttft_s(self.request_s, uncorrected, chords.of(self.own_prefill_s), mix.budget_share)
-        factor = self.first_token_factor
-        return state_of(self.request, batch, mix, itl, factor * ttft, factor * self.unloaded_ttft_s)
+        ttft = loaded_ttft_s(self.request_s, uncorrected, chords.of(self.own_prefill_s), budget_share)
+        return itl, self.first_token_factor * ttft
 
     def requests_per_s_at(self, batch: Array) -> Array:
         """Finished requests per second at the given loads alone, (C, B); the same as in :meth:`at`."""
@@ -160,7 +174,8 @@ class LoadCurve:
         start = self.node_batch.take(low)
         width = self.node_batch.take(low + 1) - start
         # no width where the bend falls on a regular node, both of which hold the same
-        return _Chords(low, np.divide(batch - start, width, out=np.zeros_like(width), where=width > 0))
+        width[width == 0.0] = np.inf
+        return _Chords(low, (batch - start) / width)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ candidates that differ in the number of devices only have the same parts of thos
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from typing import Final
 
 import numpy as np
@@ -34,6 +34,7 @@ class LoadFactors:
         self._h = solved.h
         # M sites of D kinds of replica; they are in order of both, so that those of one kind are next to each other
         self._kinds, kind = solved.points.distinct
+        self._skus = frozenset(where.sku for where in self._kinds.situations)
         self._starts = np.flatnonzero(np.diff(kind, prepend=-1))
         load, *self._lengths, devices = solved.points.octaves.T
         self._devices = devices[self._starts]
@@ -43,12 +44,13 @@ class LoadFactors:
 
     def of(self, situations: Sequence[Situation], input_tokens: float, output_tokens: float) -> Array:
         """(C, K) expected log residuals of the latency of C situations at K loads, rounded."""
-        alike: dict[tuple[str, ...], int] = {}
+        alike: dict[Hashable, int] = {}
         firsts: list[Situation] = []
         rows: dict[int, tuple[list[int], list[int]]] = {}
         for place, where in enumerate(situations):
-            # whatever has the same model has the same shape, and the same device the same generation
-            key = where.model, where.weights, where.sku, where.engine, where.spread
+            # devices that no site is of are alike but for their generation
+            sku = where.sku if where.sku in self._skus else None
+            key = where.model, where.weights, sku, where.generation, where.engine, where.spread
             row = alike.setdefault(key, len(firsts))
             if row == len(firsts):
                 firsts.append(where)

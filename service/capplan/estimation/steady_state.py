@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from typing import NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
@@ -117,13 +117,23 @@ class Stepping(Protocol):
         """Tokens of one step, (C, 1)."""
 
 
+def _arriving(replicas: Stepping, request: Request, batch: Array) -> Array:
+    """Prompt tokens that arrive for each step, (C, B)."""
+    return batch / replicas.stages * request.prefill_tokens / request.output_tokens
+
+
+def prefill_budget_share(replicas: Stepping, request: Request, batch: Array) -> Array:
+    """Share of the token budget that prompts take on average, (C, B): that of :func:`prefill_mix` alone."""
+    return _arriving(replicas, request, batch) / replicas.token_budget
+
+
 def prefill_mix(replicas: Stepping, request: Request, batch: Array) -> PrefillMix:
     """Spreads the prompt work that sustains ``batch`` running sequences over the steps.
 
     Each decoded token entails prefill/output prompt tokens. While fewer than one prompt arrives per step, some steps
     carry one whole prompt (or one budget of it) and the others none; beyond that every step carries what arrives.
     """
-    arriving = batch / replicas.stages * request.prefill_tokens / request.output_tokens
+    arriving = _arriving(replicas, request, batch)
     single = np.minimum(request.prefill_tokens, replicas.token_budget)
     chunk = np.clip(arriving, single, replicas.token_budget)
     chunks = arriving / chunk
@@ -156,7 +166,20 @@ def rates_and_stay(
     Rates are those of :func:`rates`, and a request takes ``output_tokens``, the first of which comes at the TTFT.
     """
     output_tokens_per_s, requests_per_s = rates(output_tokens, batch, itl_s)
-    return output_tokens_per_s, requests_per_s, ttft_s + (output_tokens - 1.0) * itl_s
+    return output_tokens_per_s, requests_per_s, stay_s(output_tokens, itl_s, ttft_s)
+
+
+def stay_s(output_tokens: float, itl_s: _Number, ttft_s: _Number) -> _Number:
+    """Seconds from a request's arrival to its last token: the first comes at the TTFT."""
+    return ttft_s + (output_tokens - 1.0) * itl_s
+
+
+class Latencies(NamedTuple):
+    """Mean latencies at some loads, (C, B) milliseconds: the same of a :class:`SteadyState`."""
+
+    itl_ms: Array
+    ttft_ms: Array
+    e2e_ms: Array
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,7 +228,7 @@ def serving_times(
         micro-batches passes all of them.
     """
     decoding = np.maximum(batch / table.stages, 1.0)
-    zero = np.zeros_like(decoding)
+    zero = np.zeros((1, 1))
     plain = step_s(table, step_load(request, decoding, zero))
 
     def with_prompts(computed: float | Array) -> Array:

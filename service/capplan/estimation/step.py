@@ -18,7 +18,7 @@ class StepLoad:
     """What one step of a replica works on.
 
     Attributes:
-        decode: (C, B) sequences that decode one token each.
+        decode: (C, B) sequences that decode one token each; as prompt tokens (1, 1) where all have the same, or none.
         prefill: (C, B) prompt tokens in the step.
         context_tokens: mean context of a decoding sequence, one for all or (C, 1).
         prompt_tokens: mean prompt length, one for all or (C, 1).
@@ -35,7 +35,10 @@ class StepLoad:
 
 @dataclass(frozen=True, slots=True)
 class GroupTime:
-    """One operator group's time: its memory side, its compute side, and the smooth maximum. Seconds, (C, B)."""
+    """One operator group's time: its memory side, its compute side, and the smooth maximum.
+
+    Seconds, (C, B), or what broadcasts to it where the load's arrays do.
+    """
 
     name: str
     memory_s: Array
@@ -45,12 +48,21 @@ class GroupTime:
 
 def _smooth(memory: Array, compute: Array) -> Array:
     larger = np.maximum(memory, compute)
-    smaller = np.minimum(memory, compute)
-    # max * (1 + (min/max)^4)^(1/4): the 4-norm without overflow, by squares and roots: powers take several times longer
-    ratio = np.divide(smaller, larger, out=np.zeros_like(larger), where=larger > 0)
-    squared = ratio * ratio
-    result: Array = larger * np.sqrt(np.sqrt(1.0 + squared * squared))
+    # max * (1 + (min/max)^4)^(1/4): the 4-norm without overflow, by squares and roots: powers take far longer.
+    # In place, as much of a plan's time goes by here.
+    result: Array = np.minimum(memory, compute)
+    result /= np.maximum(larger, _LEAST_S)
+    result *= result
+    result *= result
+    result += 1.0
+    np.sqrt(result, out=result)
+    np.sqrt(result, out=result)
+    result *= larger
     return result
+
+
+_LEAST_S = float(np.finfo(np.float64).tiny)
+"""Stands for no time where it is divided by."""
 
 
 def _gemm(group: GemmGroup, table: ReplicaTable, load: StepLoad) -> GroupTime:
@@ -59,11 +71,17 @@ def _gemm(group: GemmGroup, table: ReplicaTable, load: StepLoad) -> GroupTime:
     share = group.touch_share
     touched = -np.expm1(tokens * np.log1p(-share)) if share < 1.0 else np.minimum(tokens, 1.0)
     # tokens that meet in one expert's matrix product decide how well it runs
-    rows = tokens * share / np.maximum(touched, 1e-12)
-    memory = group.bytes * touched / group.memory_rate
+    rows = tokens * share
+    rows /= np.maximum(touched, 1e-12)
+    memory = group.bytes * touched
+    memory /= group.memory_rate
     # few rows per product leave tiles part empty; the loss levels off where reading the weights takes over
-    wasted = group.half_rate_tokens / (rows + table.ramp_offset_tokens)
-    compute = group.flop_per_token * tokens * (1.0 + wasted) / group.compute_rate
+    rows += table.ramp_offset_tokens
+    wasted = group.half_rate_tokens / rows
+    compute = group.flop_per_token * tokens
+    wasted += 1.0
+    compute *= wasted
+    compute /= group.compute_rate
     return GroupTime(group.name, memory, compute, _smooth(memory, compute))
 
 
@@ -94,9 +112,7 @@ def group_times(table: ReplicaTable, load: StepLoad) -> Iterator[GroupTime]:
     for gemm in table.gemms:
         yield _gemm(gemm, table, load)
     for name, attend in (("decode_attention", _decode_attention), ("prefill_attention", _prefill_attention)):
-        memory = np.zeros_like(load.decode)
-        compute = np.zeros_like(load.decode)
-        total = np.zeros_like(load.decode)
+        memory = compute = total = _NONE
         for attention in table.attentions:
             group_memory, group_compute = attend(attention, table, load)
             memory, compute = memory + group_memory, compute + group_compute
@@ -107,15 +123,18 @@ def group_times(table: ReplicaTable, load: StepLoad) -> Iterator[GroupTime]:
         memory = 2.0 * load.decode * table.sequence_share * table.state_bytes_per_sequence / table.kv_memory_rate
         compute = tokens * table.sequence_share * table.state_flop_per_token / table.attention_decode_rate
         yield GroupTime("recurrent_state", memory, compute, _smooth(memory, compute))
-    zero = np.zeros_like(tokens)
-    yield GroupTime("all_reduce", zero, zero, table.collective_s(tokens))
+    yield GroupTime("all_reduce", _NONE, _NONE, table.collective_s(tokens))
     host = table.overhead_s + table.sequence_overhead_s * load.decode * table.sequence_share
-    yield GroupTime("overhead", zero, zero, np.broadcast_to(host, tokens.shape))
+    yield GroupTime("overhead", _NONE, _NONE, host)
+
+
+_NONE = np.zeros((1, 1))
+"""No time, whatever the replica and the load."""
 
 
 def step_s(table: ReplicaTable, load: StepLoad) -> Array:
     """Seconds of one step, (C, B)."""
-    total = np.zeros_like(load.decode)
+    total = np.zeros(np.broadcast_shapes(load.decode.shape, load.prefill.shape, (table.rows, 1)))
     for group in group_times(table, load):
-        total = total + group.total_s
+        total += group.total_s
     return total

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from capplan.estimation.coefficients import UNFITTED, Coefficients
 from capplan.estimation.device_rates import (
     MESSAGE_LOG2_BYTES,
+    StepDemand,
     collective_log_s,
     gemm_rates,
     step_figures,
@@ -136,15 +137,22 @@ class ReplicaTable:
 
     def collective_s(self, tokens: Array) -> Array:
         """Seconds of all all-reduces of one step over ``tokens`` (C, B); log-log linear between the grid's points."""
-        total = np.zeros_like(tokens)
-        rows = np.arange(self.rows)[:, None]
+        total = np.zeros(np.broadcast_shapes(tokens.shape, (self.rows, 1)))
+        points = len(MESSAGE_LOG2_BYTES)
+        first = np.arange(self.rows)[:, None] * points
         for group in self.collectives:
             messages = np.maximum(tokens * group.token_share * self.collective_bytes_per_token, 1.0)
             position = np.log2(messages) - MESSAGE_LOG2_BYTES[0]
             position = np.clip(position, 0.0, len(MESSAGE_LOG2_BYTES) - 1.000001)
             left = position.astype(np.int64)
-            low, high = group.log_s[rows, left], group.log_s[rows, left + 1]
-            total = total + group.count * np.exp(low + (position - left) * (high - low))
+            position -= left
+            left += first
+            low, high = group.log_s.take(left), group.log_s.take(left + 1)
+            # low + share * (high - low)
+            high -= low
+            high *= position
+            high += low
+            total += group.count * np.exp(high, out=high)
         return total
 
 
@@ -254,7 +262,7 @@ def build_table(
     groups = replicas if isinstance(replicas, ReplicaGroups) else ReplicaGroups.of(replicas)
     same, bandwidth, compute_share = Same(fitted), groups.bandwidth_bytes_per_s, groups.compute_share
     read, peak, decode, prefill, collective, overhead, per_sequence, request = groups.by_kind(
-        partial(step_figures, model, fitted=same)
+        partial(step_figures, StepDemand.of(model), fitted=same)
     )
     sharing, stages, state_bytes, state_flop = groups.by_spread(
         lambda s: (

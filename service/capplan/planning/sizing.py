@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from capplan.estimation.engine import EngineSettings
 from capplan.estimation.load_curve import MAX_LOG2_BATCH, MIN_LOG2_BATCH, LoadCurve
-from capplan.estimation.steady_state import PREFILL_BUDGET_LIMIT, Request, SteadyState
+from capplan.estimation.steady_state import PREFILL_BUDGET_LIMIT, Latencies, Request
 from capplan.estimation.table import Array
 from capplan.planning.query import LatencyLimit, LatencyMetric, Target, TargetKind
 
@@ -60,9 +60,9 @@ def batch_caps(
     return BatchCaps(caps.min(axis=0), tuple(_CAPS[cap] for cap in tightest))
 
 
-def limit_values(state: SteadyState, metric: LatencyMetric) -> Array:
+def limit_values(mean: Latencies, metric: LatencyMetric) -> Array:
     """The mean latency a limit is about, (C, B) milliseconds."""
-    return {LatencyMetric.TTFT: state.ttft_ms, LatencyMetric.ITL: state.itl_ms, LatencyMetric.E2E: state.e2e_ms}[metric]
+    return {LatencyMetric.TTFT: mean.ttft_ms, LatencyMetric.ITL: mean.itl_ms, LatencyMetric.E2E: mean.e2e_ms}[metric]
 
 
 def _largest(rows: int, holds: Callable[[Array], NDArray[np.bool_]]) -> Array:
@@ -104,7 +104,7 @@ def capacities(curve: LoadCurve, caps: BatchCaps, limits: Sequence[LatencyLimit]
     batch, binding = caps.batch.copy(), list(caps.binding)
     floor = np.zeros((len(batch), len(limits)))
     if limits:
-        idle = curve.at(np.full((len(batch), 1), MIN_BATCH))
+        idle = curve.latencies_at(np.full((len(batch), 1), MIN_BATCH))
         floor = np.hstack([limit_values(idle, limit.metric) for limit in limits])
         # where all holds at the first cell's end not below the cap, the search would end there or beyond
         beyond = MIN_LOG2_BATCH + np.ceil((np.log2(batch) - MIN_LOG2_BATCH) / _CELL) * _CELL
@@ -114,8 +114,8 @@ def capacities(curve: LoadCurve, caps: BatchCaps, limits: Sequence[LatencyLimit]
         reached = np.exp2(_largest(len(limited), lambda log2: _all_hold(part, np.exp2(log2), limits))[:, 0])
         reached[(floor[limited] > np.array([limit.limit_ms for limit in limits])).any(axis=1)] = 0.0
         # the limit with the least slack is the one in the way
-        state = part.at(np.maximum(reached, MIN_BATCH)[:, None])
-        tightest = np.hstack([limit_values(state, limit.metric) / limit.limit_ms for limit in limits]).argmax(axis=1)
+        mean = part.latencies_at(np.maximum(reached, MIN_BATCH)[:, None])
+        tightest = np.hstack([limit_values(mean, limit.metric) / limit.limit_ms for limit in limits]).argmax(axis=1)
         for row, most, limit in zip(limited.tolist(), reached.tolist(), tightest.tolist(), strict=True):
             if most < batch[row]:
                 batch[row] = most
@@ -124,10 +124,10 @@ def capacities(curve: LoadCurve, caps: BatchCaps, limits: Sequence[LatencyLimit]
 
 
 def _all_hold(curve: LoadCurve, batch: Array, limits: Sequence[LatencyLimit]) -> NDArray[np.bool_]:
-    state = curve.at(batch)
+    mean = curve.latencies_at(batch)
     held = np.ones(batch.shape, dtype=np.bool_)
     for limit in limits:
-        held &= limit_values(state, limit.metric) <= limit.limit_ms
+        held &= limit_values(mean, limit.metric) <= limit.limit_ms
     return held
 
 
