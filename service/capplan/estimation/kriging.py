@@ -25,7 +25,7 @@ Array = NDArray[np.float64]
 CHUNK: Final = 256
 """Rows of a covariance that are worked out at once: against 2,000 sites a matrix of 4 MB."""
 
-_BLOCK: Final = 256
+_BLOCK: Final = 128
 """Sites whose products are formed at once. With the few rows of a plan they are small enough for BLAS to use one
 thread: on a busy machine, waiting for others takes many times longer than the product."""
 
@@ -226,12 +226,15 @@ def _inverse(matrix: Array) -> Array:
 def _quadratic_forms(rows: Array, matrix: Array) -> Array:
     """(N,) products ``r A r`` of (N, M) rows with a symmetric matrix, of which a little over one triangle is read."""
     total = np.zeros(len(rows))
-    blocks = [slice(start, start + _BLOCK) for start in range(0, len(matrix), _BLOCK)]
-    for index, block in enumerate(blocks):
-        for other in blocks[index:]:
-            part = ((rows[:, block] @ matrix[block, other]) * rows[:, other]).sum(axis=1)
-            total += part if other == block else 2.0 * part
-    return total
+    for start in range(0, len(matrix), _BLOCK):
+        column = slice(start, start + _BLOCK)
+        product = 0.5 * (rows[:, column] @ matrix[column, column])
+        for above in range(0, start, _BLOCK):
+            block = slice(above, above + _BLOCK)
+            product += rows[:, block] @ matrix[block, column]
+        product *= rows[:, column]
+        total += product.sum(axis=1)
+    return 2.0 * total
 
 
 def _covariance_of_sites(h: Hyperparameters, sites: Sequence[Site], at: Points) -> Array:
