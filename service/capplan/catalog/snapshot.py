@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Self, TypeVar
 
+import numpy as np
 from sqlalchemy.orm import Session
 
 from capplan.catalog import repository
@@ -27,6 +28,8 @@ from capplan.catalog.records import (
 )
 from capplan.errors import CapplanError, InvalidInputError
 from capplan.estimation.coefficients import UNFITTED, Coefficients
+from capplan.estimation.corrections import points_at
+from capplan.estimation.sites import Figures, Kind
 from capplan.hardware.accelerator import Accelerator
 from capplan.hardware.mig import MigBoard
 from capplan.planning.query import DevicePrice, SupplyItem
@@ -102,6 +105,21 @@ class CatalogSnapshot:
     def fitted(self) -> Coefficients:
         """Coefficients as the active calibration has them, else the start values."""
         return _fitted(self.calibration)
+
+    def sharing(self, other: Self) -> Self:
+        """The same with the very coefficients of another one where both are equal: what was solved for them holds."""
+        return replace(self, coefficients=other.coefficients) if self.coefficients == other.coefficients else self
+
+    def warm(self) -> None:
+        """Solves the regression over the measured sites, most of a second of work, so that no estimate waits for it."""
+        corrections = self.coefficients.corrections
+        if not corrections.sites:
+            return
+        where = [corrections.sites[0].situation]
+        corrections.log_factors(where, 1.0, 1.0)
+        corrections.first_token_log_factors(where, 1.0, 1.0)
+        for figures in Figures:
+            corrections.judge(figures, points_at(where, Kind.LATENCY, np.ones(1), 1.0, 1.0))
 
     def resolve_accelerator(self, name: str) -> Accelerator:
         """The accelerator a SKU, driver name, node label or common spelling means.

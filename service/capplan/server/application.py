@@ -112,8 +112,14 @@ class Application(PlannerApplication, CatalogApplication):
         """Its revision."""
         return self.snapshot.revision
 
+    def warm(self) -> None:
+        """Works out what estimates rest on, which the first of them would wait for otherwise."""
+        self.snapshot.warm()
+
     def refresh(self) -> bool:
         """Takes up a newer revision of the catalogue, when there is one, and says whether there was.
+
+        The revision held goes on answering until all that estimates rest on is worked out for the newer one.
 
         Raises:
             DatabaseUnavailableError: the database cannot be read; the catalogue held goes on answering.
@@ -125,9 +131,12 @@ class Application(PlannerApplication, CatalogApplication):
             with session_scope(self._engine) as session:
                 if repository.read_revision(session).number == self.revision:
                     return False
-                self._holder.messages = CatalogMessages.of(load_snapshot(session))
+                snapshot = load_snapshot(session)
         except SQLAlchemyError as error:
             raise DatabaseUnavailableError(self._engine, error) from error
+        snapshot = snapshot.sharing(self.snapshot)
+        snapshot.warm()
+        self._holder.messages = CatalogMessages.of(snapshot)
         return True
 
     def close(self) -> None:

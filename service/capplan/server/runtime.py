@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import signal
 import sys
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -81,6 +82,9 @@ class Server:
     async def start(self) -> Addresses:
         """Listen, and say where.
 
+        Calls are taken once what estimates rest on is worked out: a server that says it is ready must not keep its
+        first callers waiting for that, about a second, while others could answer them.
+
         Raises:
             AddressInUseError: an address cannot be had.
         """
@@ -92,6 +96,9 @@ class Server:
         except RuntimeError as error:
             raise AddressInUseError("gRPC calls", address) from error
         self._metrics_server = MetricsServer(self._metrics.registry, settings.metrics_host, settings.metrics_port)
+        began = time.monotonic()
+        await self._planning.run(self._application.warm, None)
+        warmed_s = time.monotonic() - began
         await self._health.start_serving()
         await server.start()
         self._grpc = server
@@ -109,6 +116,7 @@ class Server:
             metrics_address=addresses.metrics,
             catalog_revision=self._application.revision,
             estimators=sorted(estimators.available),
+            warmed_s=round(warmed_s, 3),
         )
         return addresses
 
