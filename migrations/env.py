@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from alembic import context
-from sqlalchemy import Connection, Engine
+from sqlalchemy import JSON, Column, Connection, Engine
 
 # Importing a room's tables registers them on the metadata that autogenerate compares with.
 import capplan.catalog.tables  # noqa: F401
@@ -23,6 +25,17 @@ def run_offline() -> None:
         context.run_migrations()
 
 
+def compare_server_default(
+    _context: Any, inspected: Column[Any], _of_metadata: Column[Any], *_defaults: Any
+) -> bool | None:
+    """Whether a column's default differs from that of the program's tables: ``None`` leaves it to Alembic.
+
+    Alembic asks PostgreSQL itself whether two defaults are equal, but that has no equality of ``json``. Those of JSON
+    columns are taken to be the same.
+    """
+    return False if isinstance(inspected.type, JSON) else None
+
+
 def run_on(connection: Connection) -> None:
     """Run the history on one connection."""
     context.configure(
@@ -30,7 +43,7 @@ def run_on(connection: Connection) -> None:
         target_metadata=Base.metadata,
         render_as_batch=True,  # SQLite alters a table by copying it
         compare_type=True,
-        compare_server_default=True,
+        compare_server_default=compare_server_default,
         transaction_per_migration=True,
     )
     with context.begin_transaction():
