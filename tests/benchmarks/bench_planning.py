@@ -62,7 +62,7 @@ STAGES: tuple[tuple[object, str, str], ...] = (
     (solver, "enumerate_candidates", "  enumerate candidates"),
     (solver, "build_table", "  pack the table"),
     (solver, "curve_of", "  curves"),
-    (load_curve, "situation_of", "    situations"),
+    (load_curve, "situations_of", "    situations"),
     (Corrections, "log_factors", "    factors per token"),
     (Corrections, "first_token_log_factors", "    factors on first tokens"),
     (solver, "capacities", "  capacities"),

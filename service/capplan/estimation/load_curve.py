@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from capplan.estimation.coefficients import Coefficients
 from capplan.estimation.replica import Replica
-from capplan.estimation.situation import situation_of
+from capplan.estimation.situation import situations_of
 from capplan.estimation.steady_state import (
     Latencies,
     Request,
@@ -241,7 +241,7 @@ def curve_of(
     corrections = fitted.corrections
     if not corrections.sites:
         return LoadCurve.of(table, request, max_batch=max_batch)
-    situations = [situation_of(model, replica) for replica in replicas]
+    situations = situations_of(model, replicas)
     lengths = request.input_tokens, request.output_tokens
     return LoadCurve.of(
         table,

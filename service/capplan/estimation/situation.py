@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
@@ -57,19 +58,25 @@ class Situation:
 
 def situation_of(model: ModelCosts, replica: Replica) -> Situation:
     """The features of a replica of a model."""
-    name, shape = _widths(Same(model))
-    device = replica.device
-    sku = device.accelerator.sku if device.profile is None else f"{device.accelerator.sku}/{device.profile.name}"
-    return Situation(
-        model=name,
-        shape=shape,
-        weights=model.weight_precision,
-        sku=sku,
-        generation=device.accelerator.architecture,
-        engine=replica.settings.runtime or replica.settings.name,
-        spread=_spread(replica.parallelism),
-        devices=replica.parallelism.devices,
-    )
+    (situation,) = situations_of(model, (replica,))
+    return situation
+
+
+def situations_of(model: ModelCosts, replicas: Sequence[Replica]) -> list[Situation]:
+    """The features of replicas of a model."""
+    (name, shape), weights = _widths(Same(model)), model.weight_precision
+    spreads: dict[Parallelism, tuple[str, int]] = {}
+    situations = []
+    for replica in replicas:
+        device, parallelism, settings = replica.device, replica.parallelism, replica.settings
+        accelerator = device.accelerator
+        sku = accelerator.sku if device.profile is None else f"{accelerator.sku}/{device.profile.name}"
+        spread = spreads.get(parallelism)
+        if spread is None:
+            spread = spreads[parallelism] = _spread(parallelism), parallelism.devices
+        engine = settings.runtime or settings.name
+        situations.append(Situation(name, shape, weights, sku, accelerator.architecture, engine, *spread))
+    return situations
 
 
 @lru_cache(maxsize=64)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from capplan.errors import InvalidInputError
+from capplan.estimation.identity import Same
 from capplan.hardware.mig import (
     FOUR_PLUS_THREE_DRIVER_BRANCH,
     MigBoard,
@@ -115,7 +116,6 @@ def resource_name_mixed(profile: MigProfile) -> str:
     return f"nvidia.com/mig-{profile.name.replace('+', '.')}"
 
 
-@lru_cache(maxsize=1024)
 def instances_per_gpu(board: MigBoard, profile: MigProfile, driver_branch: int | None = None) -> int:
     """Most instances of one profile on one empty GPU; 0 when the driver is too old for it.
 
@@ -123,7 +123,12 @@ def instances_per_gpu(board: MigBoard, profile: MigProfile, driver_branch: int |
         NotFoundError: the profile is not on the board.
         InvalidInputError: the board's start table is unsound or was never published.
     """
-    return most_additional(board, profile.profile_id, (), driver_branch)
+    return _instances_per_gpu(Same(board), Same(profile), driver_branch)
+
+
+@lru_cache(maxsize=1024)
+def _instances_per_gpu(board: Same[MigBoard], profile: Same[MigProfile], driver_branch: int | None) -> int:
+    return most_additional(board.value, profile.value.profile_id, (), driver_branch)
 
 
 def lay_out(board: MigBoard, profile: MigProfile, count: int, driver_branch: int | None = None) -> MigPlan:
