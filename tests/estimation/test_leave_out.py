@@ -11,6 +11,7 @@ import pytest
 from capplan.estimation.calibration import calibrate
 from capplan.estimation.coefficients import Coefficients
 from capplan.estimation.corrections import Novelty
+from capplan.estimation.fit import Fit
 from capplan.estimation.leave_out import folds_by, folds_by_both, leave_out, reach_of
 from capplan.estimation.observation import Observation, batches, running, settle
 from capplan.estimation.site_selection import select_sites
@@ -48,7 +49,24 @@ def fitted(rows: list[Observation]):
     return fit, sequences, select_sites(rows, fit.log_residuals, sequences)
 
 
-def test_one_step_away_is_close_to_a_fit_without_the_rows(rows: list[Observation], fitted) -> None:
+def test_what_a_group_contradicted_counts_again_without_it() -> None:
+    # One coefficient that all rows follow alike. 40 rows say 0, 20 say it is 0.3 larger, 5 something else again: with
+    # the 40 gone, the 20 that they outvoted are right.
+    logs = np.concatenate([np.zeros(40), -0.3 + np.linspace(-0.05, 0.05, 20), np.full(5, 0.5)])
+    gone = np.arange(65) < 40
+    one = np.ones(65)
+    fit = Fit(Coefficients(), logs, 1, one[:, None], one, 0.1 * one, np.array([0.0]), np.array([0.5]), np.array([True]))
+
+    def loss(step: float) -> float:
+        return float(np.log1p(((logs[~gone] + step) / 0.1) ** 2).sum() + (step / 0.5) ** 2)
+
+    steps = np.linspace(-1.0, 1.0, 20_001)
+    best = steps[np.argmin([loss(step) for step in steps])]
+    assert best == pytest.approx(0.3, abs=0.02)
+    np.testing.assert_allclose(fit.without(gone) - logs, best, atol=0.02)
+
+
+def test_without_rows_it_is_close_to_a_fit_without_the_rows(rows: list[Observation], fitted) -> None:
     fit, _, _ = fitted
     gone = np.array([o.measurement.sku.startswith("a100") for o in rows])
     exact = calibrate([o for o, g in zip(rows, gone, strict=True) if not g], near=fit.coefficients)

@@ -10,8 +10,9 @@ from typing import Final
 import numpy as np
 
 from capplan.catalog.left_out import Fitted, Progress
-from capplan.estimation.calibration import Fit, Pinned, calibrate
+from capplan.estimation.calibration import Pinned, calibrate
 from capplan.estimation.evaluation import FigureFamily, figure_family
+from capplan.estimation.fit import Fit
 from capplan.estimation.leave_out import folds_by, leave_out
 from capplan.estimation.observation import Metric, Observation
 from capplan.estimation.situation import situation_of

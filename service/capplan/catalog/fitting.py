@@ -12,9 +12,10 @@ from numpy.typing import NDArray
 from capplan.catalog.calibrations import Calibration, ErrorSummary
 from capplan.catalog.observations import ObservedRows
 from capplan.errors import InvalidInputError
-from capplan.estimation.calibration import Fit, calibrate
+from capplan.estimation.calibration import calibrate
 from capplan.estimation.coefficients import Coefficients
 from capplan.estimation.corrections import Corrections
+from capplan.estimation.fit import Fit
 from capplan.estimation.leave_out import reach_of
 from capplan.estimation.observation import Metric, Observation, batches, measured, predict, settle
 from capplan.estimation.site_selection import compared, select_sites

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from capplan.catalog.observations import ObservedRows
 from capplan.catalog.snapshot import CatalogSnapshot
 from capplan.errors import InvalidInputError
-from capplan.estimation.calibration import Fit, calibrate
+from capplan.estimation.calibration import calibrate
 from capplan.estimation.corrections import Novelty as SiteNovelty
 from capplan.estimation.corrections import Reach
 from capplan.estimation.evaluation import (
@@ -28,6 +28,7 @@ from capplan.estimation.evaluation import (
     figure_family,
     interval_coverage,
 )
+from capplan.estimation.fit import Fit
 from capplan.estimation.leave_out import folds_by, leave_out, reach_of
 from capplan.estimation.observation import Observation, batches, measured, predict, running, settle
 from capplan.estimation.site_selection import Selection, figures_of, select_sites

@@ -12,6 +12,7 @@ from scipy.optimize import least_squares
 
 from capplan.estimation.coefficients import BY_NAME, COEFFICIENTS, UNFITTED, Coefficients, deviation_key
 from capplan.estimation.device_rates import ProductKeys, product_keys
+from capplan.estimation.fit import Fit, bounded
 from capplan.estimation.identity import Same
 from capplan.estimation.measurement import Measurement
 from capplan.estimation.observation import Batch, Metric, Observation, batches, measured, predict, settle
@@ -134,43 +135,6 @@ def _sigma(name: str, kind: str) -> float:
     return _DEVIATION_SIGMA
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Fit:
-    """A calibration of P parameters on N observations.
-
-    Attributes:
-        coefficients: fitted coefficients.
-        log_residuals: (N,) log of predicted over measured of the rows it was fitted to; NaN where not predictable.
-        rounds: evaluations of the Jacobian it took.
-        log_slopes: (N, P) derivatives of the log predictions with respect to the log coefficients.
-        residuals: (N + P,) square roots of the losses at the end, see :func:`calibrate`.
-        loss_slopes: (N + P, P) their derivatives.
-        free: (P,) parameters that are not at a bound.
-    """
-
-    coefficients: Coefficients
-    log_residuals: NDArray[np.float64]
-    rounds: int
-    log_slopes: NDArray[np.float64]
-    residuals: NDArray[np.float64]
-    loss_slopes: NDArray[np.float64]
-    free: NDArray[np.bool_]
-
-    def without(self, rows: NDArray[np.bool_]) -> NDArray[np.float64]:
-        """(N,) log residuals of all rows that a fit to the other rows would leave, to first order.
-
-        One Gauss-Newton step on what remains, from where this fit ended. A fit takes a minute, this a fraction of a
-        second, so that every group can be left out in turn.
-
-        Args:
-            rows: (N,) what is left out.
-        """
-        kept = np.append(~rows, np.ones(len(self.free), dtype=np.bool_))
-        slopes, losses = self.loss_slopes[kept][:, self.free], self.residuals[kept]
-        step = np.linalg.solve(slopes.T @ slopes, -slopes.T @ losses)
-        return self.log_residuals + self.log_slopes[:, self.free] @ step
-
-
 @dataclass(frozen=True, slots=True)
 class _Move:
     """One change of the coefficients from which columns of the Jacobian are read.
@@ -219,11 +183,11 @@ class _Problem:
         self._pinned = pinned
         self._observations = observations
         self._groups: tuple[tuple[Batch, NDArray[np.int64]], ...] = batches(observations)
-        self._truth, self._weights = measured(observations), row_weights(observations)
+        self._truth, self.weights = measured(observations), row_weights(observations)
         self._moves = _moves(self.parameters, observations)
-        self._start = np.array([p.start for p in self.parameters])
-        self._sigma = np.array([p.sigma for p in self.parameters])
-        self._scales = np.array(
+        self.start = np.array([p.start for p in self.parameters])
+        self.sigma = np.array([p.sigma for p in self.parameters])
+        self.scales = np.array(
             [_FIRST_TOKEN_ROBUST_SCALE if o.metric is Metric.TTFT else _ROBUST_SCALE for o in observations]
         )
         self._progress, self._evaluations = progress, 0
@@ -261,37 +225,33 @@ class _Problem:
 
     def residuals(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
         """(N + P,) square roots of the losses of N rows and of P priors."""
-        log = _bounded(self.logs(values))
+        log = bounded(self.logs(values))
         self._evaluations += 1
         if self._progress is not None:
             self._progress(self._evaluations, float(np.mean(np.abs(log))))
         # the Cauchy loss is written as a residual, so that priors stay quadratic
-        robust = np.sign(log) * np.sqrt(np.log1p((log / self._scales) ** 2))
-        return np.concatenate([self._weights * robust, (values - self._start) / self._sigma])
+        robust = np.sign(log) * np.sqrt(np.log1p((log / self.scales) ** 2))
+        return np.concatenate([self.weights * robust, (values - self.start) / self.sigma])
 
     def log_slopes(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
         """(N, P) derivatives of :meth:`logs`, by one-sided differences of the model."""
-        base = _bounded(self.logs(values))
+        base = bounded(self.logs(values))
         result = np.zeros((len(self._observations), len(self.parameters)))
         for move in self._moves:
             nudged = values.copy()
             nudged[move.parameter] += _NUDGE
-            change = np.where(move.rows, _bounded(self.logs(nudged, move.rows)) - base, 0.0) / _NUDGE
+            change = np.where(move.rows, bounded(self.logs(nudged, move.rows)) - base, 0.0) / _NUDGE
             for column, rows in move.columns:
                 result[:, column] = np.where(rows, change, 0.0)
         return result
 
     def jacobian(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
         """(N + P, P) derivatives of :meth:`residuals`."""
-        scaled = np.abs(_bounded(self.logs(values))) / self._scales
+        scaled = np.abs(bounded(self.logs(values))) / self.scales
         # d sqrt(log(1 + z^2)) / dz, whose limit at none is 1
         root = np.sqrt(np.log1p(scaled**2))
-        slope = np.divide(scaled, (1.0 + scaled**2) * root, out=np.ones_like(scaled), where=root > 1e-9) / self._scales
-        return np.vstack([self.log_slopes(values) * (slope * self._weights)[:, None], np.diag(1.0 / self._sigma)])
-
-
-def _bounded(log: NDArray[np.float64]) -> NDArray[np.float64]:
-    return np.where(np.isfinite(log), np.clip(log, -3.0, 3.0), 0.0)
+        slope = np.divide(scaled, (1.0 + scaled**2) * root, out=np.ones_like(scaled), where=root > 1e-9) / self.scales
+        return np.vstack([self.log_slopes(values) * (slope * self.weights)[:, None], np.diag(1.0 / self.sigma)])
 
 
 def calibrate(
@@ -337,7 +297,9 @@ def calibrate(
         problem.logs(values),
         jacobians,
         problem.log_slopes(values),
-        problem.residuals(values),
-        problem.jacobian(values),
+        problem.weights,
+        problem.scales,
+        values - problem.start,
+        problem.sigma,
         (values > bounds[0] + _NUDGE) & (values < bounds[1] - _NUDGE),
     )

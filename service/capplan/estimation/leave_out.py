@@ -11,8 +11,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from capplan.estimation.calibration import Fit
 from capplan.estimation.corrections import Novelty, Reach
+from capplan.estimation.fit import Fit
 from capplan.estimation.kriging import Kriging, prior_variance
 from capplan.estimation.observation import Observation
 from capplan.estimation.site_selection import Selection, figures_of, points_of_rows, time_sign
@@ -62,7 +62,7 @@ def leave_out(
         selection: the sites of the observations.
         folds: (N,) rows that are left out and, among them, (N,) those to predict.
         refit: (N,) log residuals under a fit without (N,) rows;
-            :meth:`~capplan.estimation.calibration.Fit.without`, which is that to first order, when not given.
+            :meth:`~capplan.estimation.fit.Fit.without`, which is that to first order, when not given.
     """
     refit = refit or fit.without
     count = len(observations)
