@@ -66,6 +66,10 @@ bench: setup ## Run the benchmarks, each of which prints what it measured.
 plots: setup ## Draw how far the shipped calibration is from the shipped measurements, into docs/.
 	env -u CAPPLAN_DATABASE_URL $(BIN)/capplan evaluate throughput --plots docs > /dev/null
 
+.PHONY: accuracy
+accuracy: setup ## Measure the estimator on what it has not seen, and without its parts, into docs/accuracy.md; half an hour.
+	env -u CAPPLAN_DATABASE_URL OPENBLAS_NUM_THREADS=1 $(BIN)/capplan evaluate left-out --ablation --markdown docs/accuracy.md > /dev/null
+
 .PHONY: lock
 lock: setup ## Lock the requirements again; UPGRADE=--upgrade takes the newest versions.
 	$(LOCK) $(UPGRADE) pyproject.toml --output-file requirements/runtime.txt
