@@ -17,29 +17,12 @@ from capplan.catalog.importers.landing import forget_import, import_measurements
 from capplan.catalog.importers.runs import Facts
 from capplan.catalog.measurements import load_measurements, read_own_measurements
 from capplan.catalog.observations import observe_all
-from capplan.catalog.own_sites import effect_of, with_own_sites
+from capplan.catalog.own_sites import with_own_sites
 from capplan.catalog.snapshot import CatalogSnapshot, load_snapshot
 from capplan.database import session_scope
 from capplan.estimation.estimate import Provenance
-from capplan.estimation.measurement import LOAD_KINDS, METRICS, STATISTICS, Measurement
-from capplan.estimation.prediction import Prediction, predict_rows
-from tests.estimation.measurements import measurement
-
-MODEL = "Qwen/Qwen3-8B"
-SKU = "l40s-48gb"
-OWN = replace(
-    measurement(), model=MODEL, sku=SKU, own=True, trust="own", key="own", engine="vllm", engine_version="0.21.0"
-)
-
-
-def predicted(row: Measurement, fitted, catalog: CatalogSnapshot) -> Prediction:
-    (prediction,) = predict_rows(observe_all([row], catalog).observations, fitted)
-    return prediction
-
-
-def off_by(factor: float, row: Measurement, catalog: CatalogSnapshot) -> Measurement:
-    """The row with so many times the figure that the shipped calibration gives."""
-    return replace(row, value=factor * predicted(row, catalog.fitted, catalog).value)
+from capplan.estimation.measurement import LOAD_KINDS, METRICS, STATISTICS
+from tests.catalog.own_rows import MODEL, OWN, SKU, off_by, predicted
 
 
 def land(session: Session, **figures: float) -> int:
@@ -178,29 +161,6 @@ def test_no_row_breaks_a_load(snapshot: CatalogSnapshot, names: st.DataObject, *
     new = len(fitted.corrections.sites) - len(snapshot.fitted.corrections.sites)
     assert new in (1, 2)
     assert all(math.isfinite(site.log_time) for site in fitted.corrections.sites)
-
-
-def test_the_effect_of_an_import_is_told_against_estimates_without_it(snapshot: CatalogSnapshot) -> None:
-    rows = [
-        off_by(factor, replace(OWN, key=f"{metric} {load}", metric=metric, load_value=load), snapshot)
-        for metric, factor in (("tpot_ms", 1.4), ("output_tokens_per_s", 0.8))
-        for load in (8.0, 16.0, 32.0)
-    ]
-    effect = effect_of([*rows, replace(OWN, key="x", load_kind="qps")], [], snapshot.fitted, snapshot)
-    assert effect.correcting == 6
-    assert effect.idle == {"tpot_ms under qps is not predicted": 1}
-    assert {metric: found.figures for metric, found in effect.by_metric.items()} == {
-        "output_tokens_per_s": 3,
-        "tpot_ms": 3,
-    }
-    assert effect.by_metric["tpot_ms"].median_ratio == pytest.approx(1.4)
-    assert effect.by_metric["output_tokens_per_s"].median_ratio == pytest.approx(0.8)
-
-
-def test_what_was_imported_earlier_counts_as_known(snapshot: CatalogSnapshot) -> None:
-    row = off_by(1.4, OWN, snapshot)
-    again = effect_of([replace(row, key="again")], [row], snapshot.fitted, snapshot)
-    assert again.by_metric["tpot_ms"].median_ratio == pytest.approx(1.0, abs=0.05)
 
 
 def test_own_rows_are_read_alone(loaded) -> None:

@@ -73,6 +73,43 @@ def test_importing_twice_lands_nothing_twice(measurements, result_file):
         assert (outcome.exit_code, report["landed"], report["present"]) == (0, landed, present)
 
 
+def test_an_import_tells_what_it_changes(measurements, result_file):
+    first = measurements("import", result_file, "--format", "vllm", *GIVEN, "--output", "json")
+    effect = json.loads(first.stdout)["effect"]
+    assert (effect["correcting"], effect["idle"]) == (2, {})
+    assert {metric: found["figures"] for metric, found in effect["by_metric"].items()} == {
+        "output_tokens_per_s": 1,
+        "tpot_ms": 1,
+    }
+    measurements("forget", "1")
+    # The same run at half the time per token: measured over estimated is half as much.
+    faster = json.dumps(RESULT | {"mean_tpot_ms": RESULT["mean_tpot_ms"] / 2, "p99_tpot_ms": 50.0})
+    second = measurements("import", "-", "--format", "vllm", *GIVEN, "--output", "json", input=faster)
+    again = json.loads(second.stdout)["effect"]
+    ratios = [found["by_metric"]["tpot_ms"]["median_ratio"] for found in (effect, again)]
+    assert ratios[1] == pytest.approx(ratios[0] / 2)
+    assert again["by_metric"]["output_tokens_per_s"] == effect["by_metric"]["output_tokens_per_s"]
+    assert again["idle"] == {"the statistic p99 is no mean or median": 1}
+    nothing = measurements("import", "-", "--format", "vllm", *GIVEN, "--output", "json", input=faster)
+    assert json.loads(nothing.stdout)["effect"] is None
+
+
+def test_the_change_is_told_for_reading(measurements):
+    result = json.dumps(RESULT | {"p99_tpot_ms": 50.0})
+    outcome = measurements("import", "-", "--format", "vllm", *GIVEN, input=result)
+    text = " ".join(outcome.stdout.split())
+    assert "2 of 3 figures correct estimates from now on; a running server takes them up by itself" in text
+    assert "metric figures measured / estimated before" in text
+    assert "1 correct nothing: - 1: the statistic p99 is no mean or median" in text.replace("•", "-")
+    assert max(len(line) for line in outcome.stdout.splitlines()) <= 80
+
+
+def test_the_help_says_that_own_measurements_correct_estimates(run):
+    group = " ".join(run("measurements", "--help").stdout.split())
+    assert "Your own measurements correct estimates and plans at once" in group
+    assert "measured over estimated" in " ".join(run("measurements", "import", "--help").stdout.split())
+
+
 def test_a_file_may_come_by_standard_input(measurements):
     outcome = measurements("import", "-", "--format", "vllm", *GIVEN, input=json.dumps(RESULT))
     assert outcome.exit_code == 0

@@ -10,13 +10,13 @@ from types import MappingProxyType
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from capplan.catalog.observations import Named, observe_all
 from capplan.estimation.coefficients import Coefficients
 from capplan.estimation.measurement import Measurement
 from capplan.estimation.observation import Observation
-from capplan.estimation.prediction import judged
-from capplan.estimation.site_selection import LARGEST_LOG, compared, select_sites, time_sign, yielding
+from capplan.estimation.site_selection import LARGEST_LOG, compared, select_sites, yielding
 from capplan.estimation.sites import Site
 
 _LOGGER: Final = logging.getLogger(__name__)
@@ -29,41 +29,21 @@ _ODD_ROW: Final = (ArithmeticError, LookupError, ValueError)
 
 
 @dataclass(frozen=True, slots=True)
-class MetricEffect:
-    """What estimates of one metric said before its measurements came.
+class Compared:
+    """Own rows against the step model.
 
     Attributes:
-        figures: those that correct estimates.
-        median_ratio: median of measured over estimated.
+        sites: what rows say of its errors, S of them.
+        observations: the row of each site.
+        log_residuals: (S,) logs of predicted over measured, before corrections.
+        sequences: (S,) decoding sequences of one replica.
+        idle: rows that make no site, by reason; most frequent first.
     """
-
-    figures: int
-    median_ratio: float
-
-
-@dataclass(frozen=True, slots=True)
-class Effect:
-    """What measurements change.
-
-    Attributes:
-        correcting: figures that correct estimates.
-        idle: figures that do not, by reason; most frequent first.
-        by_metric: of those that do, by metric.
-    """
-
-    correcting: int
-    idle: Mapping[str, int]
-    by_metric: Mapping[str, MetricEffect]
-
-
-@dataclass(frozen=True, slots=True)
-class _Compared:
-    """Own rows that make sites, with their decoding sequences, and the others by reason."""
 
     sites: tuple[Site, ...]
     observations: tuple[Observation, ...]
-    log_residuals: np.ndarray[tuple[int], np.dtype[np.float64]]
-    sequences: np.ndarray[tuple[int], np.dtype[np.float64]]
+    log_residuals: NDArray[np.float64]
+    sequences: NDArray[np.float64]
     idle: Mapping[str, int]
 
 
@@ -79,7 +59,7 @@ def with_own_sites(fitted: Coefficients, own: Sequence[Measurement], catalog: Na
     """
     if not own:
         return fitted
-    found = _compare(fitted, own, catalog)
+    found = compare(fitted, own, catalog)
     for reason, rows in found.idle.items():
         _LOGGER.debug("%d own measurements correct nothing: %s", rows, reason)
     if not found.sites:
@@ -88,40 +68,14 @@ def with_own_sites(fitted: Coefficients, own: Sequence[Measurement], catalog: Na
     return replace(fitted, corrections=published.with_sites(found.sites))
 
 
-def effect_of(
-    landed: Sequence[Measurement], others: Sequence[Measurement], fitted: Coefficients, catalog: Named
-) -> Effect:
-    """What own measurements change against estimates without them.
+def compare(fitted: Coefficients, own: Sequence[Measurement], catalog: Named) -> Compared:
+    """Compares what can be; no row, however odd, keeps others from being compared.
 
     Args:
-        landed: the measurements.
-        others: the fleet's other own ones.
-        fitted: coefficients with the published sites of their calibration.
+        fitted: coefficients of the step model.
+        own: the fleet's own measurements.
         catalog: the models and accelerators that they name.
     """
-    found = _compare(fitted, landed, catalog)
-    if not found.sites:
-        return Effect(0, found.idle, MappingProxyType({}))
-    before = with_own_sites(fitted, others, catalog)
-    # residuals are of predicted over measured
-    logs = [
-        time_sign(observation) * judgement.log_factor + log
-        for observation, judgement, log in zip(
-            found.observations,
-            judged(found.observations, found.sequences, before),
-            found.log_residuals.tolist(),
-            strict=True,
-        )
-    ]
-    ratios: dict[str, list[float]] = {}
-    for observation, log in zip(found.observations, logs, strict=True):
-        ratios.setdefault(observation.metric.value, []).append(float(np.exp(-log)))
-    by_metric = {metric: MetricEffect(len(of), float(np.median(of))) for metric, of in sorted(ratios.items())}
-    return Effect(len(found.sites), found.idle, MappingProxyType(by_metric))
-
-
-def _compare(fitted: Coefficients, own: Sequence[Measurement], catalog: Named) -> _Compared:
-    """Compares what can be; no row, however odd, keeps others from being compared."""
     try:
         return _compare_all(fitted, own, catalog)
     except _ODD_ROW:
@@ -139,14 +93,14 @@ def _is_sound(fitted: Coefficients, row: Measurement, catalog: Named) -> bool:
     return True
 
 
-def _compare_all(fitted: Coefficients, own: Sequence[Measurement], catalog: Named) -> _Compared:
+def _compare_all(fitted: Coefficients, own: Sequence[Measurement], catalog: Named) -> Compared:
     rows = observe_all(own, catalog)
     residuals, sequences = compared(rows.observations, fitted)
     selection = select_sites(rows.observations, residuals, sequences)
     unused = np.setdiff1d(np.arange(len(residuals)), selection.rows)
     off = int(np.sum(~(np.abs(residuals[unused]) <= LARGEST_LOG)))
     idle = Counter(rows.excluded) + Counter({_OFF: off, _ENOUGH: len(unused) - off})
-    return _Compared(
+    return Compared(
         selection.sites,
         tuple(rows.observations[row] for row in selection.rows),
         residuals[selection.rows],

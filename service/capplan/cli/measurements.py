@@ -25,7 +25,10 @@ _FEW_RUNS: Final = 1_000
 
 app = typer.Typer(
     no_args_is_help=True,
-    help="Import benchmark results as measurements of your own, and list what a database has.",
+    help="Import benchmark results as measurements of your own, and list what a database has.\n\n"
+    "Your own measurements correct estimates and plans at once, next to where they were measured, and outweigh the "
+    "shipped ones there; [bold]forget[/bold] takes them back. A running server takes up either by itself. "
+    "[bold]capplan calibrate[/bold] fits the coefficients to them too, which reaches further.",
     rich_markup_mode="rich",
 )
 
@@ -95,9 +98,13 @@ def import_file(
 
     What cannot be used is reported, and the rest lands; importing again lands nothing twice. A flag names what the file
     does not say; where the file says otherwise, names given here win and anything else is rejected.
+
+    What landed corrects estimates from then on. How many of its figures do, why others do not, and how far estimates
+    were off before is told by metric, as the median of measured over estimated.
     """
     from capplan.catalog.importers.landing import import_measurements
     from capplan.catalog.importers.runs import Facts
+    from capplan.catalog.own_effects import effect_of_import
     from capplan.cli.local import opened_database
     from capplan.database import require_current_schema, session_scope
 
@@ -130,10 +137,15 @@ def import_file(
         with session_scope(engine_) as session:
             now = datetime.datetime.now(datetime.UTC)
             report = import_measurements(session, content, format_, name, given, now, progress)
+        with session_scope(engine_) as session:
+            effect = effect_of_import(session, report.import_id) if report.landed else None
     if output is flags.OutputFormat.JSON:
-        views.print_json_report(report)
+        views.print_json_report(report, effect)
     else:
-        views.print_report(open_console(), report)
+        console = open_console()
+        views.print_report(console, report)
+        if effect is not None:
+            views.print_effect(console, effect)
     if report.rejections and not (report.landed or report.present):
         raise typer.Exit(ExitCode.FAILED)
 

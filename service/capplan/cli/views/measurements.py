@@ -16,6 +16,7 @@ from capplan.cli.views.figures import ABSENT, figure
 if TYPE_CHECKING:
     from capplan.catalog.importers.landing import ImportReport
     from capplan.catalog.measurements import ImportRecord, MeasurementRecord
+    from capplan.catalog.own_effects import Effect
 
 _FEW: Final = 20
 """Rejections that are read; JSON has all of them."""
@@ -32,9 +33,36 @@ def print_report(console: Console, report: ImportReport) -> None:
         console.print(f"and {len(report.rejections) - _FEW} more; --output json lists them")
 
 
-def print_json_report(report: ImportReport) -> None:
-    """The same for programs."""
-    _print_json(asdict(report) | {"rejected": len(report.rejections)})
+def print_effect(console: Console, effect: Effect) -> None:
+    """What the figures that landed change."""
+    idle = sum(effect.idle.values())
+    console.print(
+        f"{effect.correcting} of {effect.correcting + idle} figures correct estimates from now on; "
+        "a running server takes them up by itself"
+    )
+    if effect.by_metric:
+        right = ("figures", "measured / estimated before")
+        table = new_table(console, "metric", *right, right=right)
+        for metric, found in effect.by_metric.items():
+            table.add_row(metric, str(found.figures), f"{found.median_ratio:.2f}")
+        console.print(table)
+    if idle:
+        console.print(f"{idle} correct nothing:")
+        print_bullets(console, [f"{rows}: {reason}" for reason, rows in effect.idle.items()])
+
+
+def print_json_report(report: ImportReport, effect: Effect | None) -> None:
+    """The same for programs; no effect where nothing landed."""
+    told = (
+        {
+            "correcting": effect.correcting,
+            "idle": dict(effect.idle),
+            "by_metric": {metric: asdict(found) for metric, found in effect.by_metric.items()},
+        }
+        if effect is not None
+        else None
+    )
+    _print_json(asdict(report) | {"rejected": len(report.rejections), "effect": told})
 
 
 def order(record: MeasurementRecord) -> tuple[Any, ...]:
