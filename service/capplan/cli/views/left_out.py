@@ -84,7 +84,7 @@ def _missed(report: LeftOutReport, family: FigureFamily) -> tuple[str, ...]:
 def _groups(report: LeftOutReport, family: FigureFamily) -> LaidOut:
     rows = tuple(
         (
-            name[:_NAME_COLUMNS],
+            name,
             count(statistics.rows),
             _percent(statistics.median_error),
             _percent(statistics.p90_error),
@@ -102,8 +102,11 @@ def _ablation(ablated: Mapping[str, Ablated]) -> LaidOut:
     rows = tuple(
         (
             name,
-            *(_percent(errors.seen.get(family, float("nan"))) for family in FAMILIES),
-            *(_percent(errors.left_out.get(family, float("nan"))) for family in FAMILIES),
+            *(
+                _percent(of[family]) if family in of else "-"
+                for of in (errors.seen, errors.left_out)
+                for family in FAMILIES
+            ),
             words.get(name, "-"),
         )
         for name, errors in ablated.items()
@@ -136,7 +139,7 @@ def print_reports(console: Console, reports: Sequence[LeftOutReport], ablated: M
         words_last = table.header[-1] in _WORDS_LAST
         shown = new_table(console, *header, right=header[1:-1] if words_last else header[1:])
         for row in table.rows:
-            shown.add_row(*row)
+            shown.add_row(row[0][:_NAME_COLUMNS], *row[1:])
         console.print(shown)
 
 
