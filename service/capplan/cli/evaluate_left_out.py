@@ -63,7 +63,7 @@ def left_out(
     from capplan.cli.views import left_out as views
     from capplan.database import session_scope
 
-    document = None if markdown is None else _document(markdown)
+    document = None if markdown is None else document_around_tables(markdown)
     with opened_catalog(database_url) as engine, session_scope(engine) as session:
         snapshot = load_snapshot(session)
         rows = observe_all(load_measurements(session), snapshot)
@@ -83,8 +83,12 @@ def left_out(
         views.print_reports(open_console(), reports, ablated)
 
 
-def _document(path: str) -> tuple[str, str]:
-    """What stands before and after the tables of a document."""
+def document_around_tables(path: str) -> tuple[str, str]:
+    """What stands before and after the tables of a document.
+
+    Raises:
+        UsageError: it cannot be read, or has no place for them.
+    """
     try:
         text = read_bytes(path).decode()
     except UnicodeDecodeError:
