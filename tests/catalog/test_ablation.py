@@ -120,7 +120,7 @@ def test_exchanges_without_their_curve_lie_on_a_line():
     def bend(accelerator) -> float:
         small, middle, large = all_reduce_s(accelerator, 4, size)
         line = small + (large - small) * (size[1] - size[0]) / (size[2] - size[0])
-        return abs(middle / line - 1.0)
+        return float(abs(middle / line - 1.0))
 
     assert bend(H100) > 0.05
     assert bend(changed.replica.device.accelerator) < 1e-9

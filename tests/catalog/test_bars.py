@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 import pytest
 
 from capplan.catalog.bars import Bars, bars_of, missed
@@ -40,7 +43,5 @@ def test_the_bars(family: FigureFamily, by: By, bars: Bars) -> None:
         ({"median_ratio": 0.97}, ()),
     ],
 )
-def test_what_is_missed(changes: dict[str, float], names: tuple[str, ...]) -> None:
-    from dataclasses import replace
-
+def test_what_is_missed(changes: dict[str, Any], names: tuple[str, ...]) -> None:
     assert missed(replace(FINE, **changes), Bars(0.08, 0.12, 0.30)) == names

@@ -19,7 +19,7 @@ def one_part(monkeypatch):
     part = Part("request handling", "a request costs nothing before its first token", Pinned({"request_s": 1e-12}))
     for module in ("capplan.catalog.ablation", "capplan.cli.views.left_out"):
         monkeypatch.setattr(f"{module}.PARTS", (part,))
-    assert (part,) == ablation.PARTS
+    assert [one.name for one in ablation.PARTS] == [part.name]
 
 
 def answer(run, *arguments: str):
