@@ -67,7 +67,7 @@ plots: setup ## Draw how far the shipped calibration is from the shipped measure
 	env -u CAPPLAN_DATABASE_URL $(BIN)/capplan evaluate throughput --plots docs > /dev/null
 
 .PHONY: accuracy
-accuracy: setup ## Measure the estimator on what it has not seen, and without its parts, into docs/accuracy.md; half an hour.
+accuracy: setup ## Measure the estimator on what it has not seen, and without its parts, into docs/accuracy.md; a quarter of an hour.
 	env -u CAPPLAN_DATABASE_URL OPENBLAS_NUM_THREADS=1 $(BIN)/capplan evaluate left-out --ablation --markdown docs/accuracy.md > /dev/null
 
 .PHONY: lock
