@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from capplan.catalog.left_out import By
 from capplan.cli import flags
 from capplan.cli.evaluation_files import opened_catalog, read_bytes, write_text
 from capplan.cli.failures import UsageError
@@ -23,7 +22,7 @@ _MARKDOWN_FLAG = "--markdown"
 
 def left_out(
     by: Annotated[
-        list[By] | None,
+        list[flags.LeftOutFlag] | None,
         typer.Option("--by", help="What to leave out; give it more than once for several. Default: all three."),
     ] = None,
     exact: Annotated[
@@ -56,20 +55,21 @@ def left_out(
     Fits the step model to the database's measurements first, which takes a minute or two.
     """
     from capplan.catalog.ablation import ablate, whole, without_corrections
-    from capplan.catalog.left_out import fit_all, left_out
+    from capplan.catalog.left_out import By, fit_all, left_out
     from capplan.catalog.measurements import load_measurements
     from capplan.catalog.observations import observe_all
     from capplan.catalog.snapshot import load_snapshot
     from capplan.cli.views import left_out as views
     from capplan.database import session_scope
 
+    kinds = [By(each.value) for each in by or flags.LeftOutFlag]
     document = None if markdown is None else document_around_tables(markdown)
     with opened_catalog(database_url) as engine, session_scope(engine) as session:
         snapshot = load_snapshot(session)
         rows = observe_all(load_measurements(session), snapshot)
     with _progress() as progress:
         fitted = fit_all(rows, progress)
-        reports = [left_out(fitted, each, snapshot, progress, exact=exact) for each in by or list(By)]
+        reports = [left_out(fitted, each, snapshot, progress, exact=exact) for each in kinds]
         ablated = {}
         if ablation:
             ablated = {"nothing": whole(fitted), "measured corrections": without_corrections(fitted)}

@@ -26,6 +26,14 @@ class OutputFormat(StrEnum):
     JSON = "json"
 
 
+class LeftOutFlag(StrEnum):
+    """Values of ``--by``."""
+
+    GPU = "gpu"
+    MODEL = "model"
+    SOURCE = "source"
+
+
 class MigPolicyFlag(StrEnum):
     """Values of ``--mig``."""
 
