@@ -12,7 +12,8 @@ from capplan.catalog.evaluation import Evaluation, RowOutcome, added_cells
 from capplan.catalog.evaluation_file import ADDED_COLUMNS, EvaluationFile, EvaluationRow, predictions_table
 from capplan.cli.output import open_console
 from capplan.cli.views.evaluation import print_evaluation, print_json_evaluation
-from capplan.estimation.evaluation import Comparison, FigureFamily, Novelty
+from capplan.estimation.corrections import Novelty
+from capplan.estimation.evaluation import Comparison, FigureFamily
 from capplan.estimation.observation import Metric
 
 

@@ -11,7 +11,8 @@ from matplotlib.collections import LineCollection
 
 from capplan.cli import evaluation_plots
 from capplan.cli.evaluation_plots import PREDICTED_FILE, RESIDUALS_FILE, write_plots
-from capplan.estimation.evaluation import Comparison, FigureFamily, Novelty
+from capplan.estimation.corrections import Novelty
+from capplan.estimation.evaluation import Comparison, FigureFamily
 from capplan.estimation.observation import Metric
 
 PNG = b"\x89PNG\r\n\x1a\n"

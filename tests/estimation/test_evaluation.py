@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import pytest
 
+from capplan.estimation.corrections import Novelty, novelty_of
 from capplan.estimation.evaluation import (
     Comparison,
     Coverage,
     FigureFamily,
-    Novelty,
     error_statistics,
     error_tables,
     families_to_split,
     figure_family,
     interval_coverage,
-    novelty_of,
     worst,
 )
 from capplan.estimation.observation import Load, Metric

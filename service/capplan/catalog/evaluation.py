@@ -14,7 +14,8 @@ from capplan.catalog.observations import likely_kv_cache
 from capplan.catalog.snapshot import CatalogSnapshot
 from capplan.errors import InvalidInputError
 from capplan.estimation.coefficients import Coefficients
-from capplan.estimation.evaluation import Comparison, figure_family, novelty_of
+from capplan.estimation.corrections import novelty_of
+from capplan.estimation.evaluation import Comparison, figure_family
 from capplan.estimation.measurement import Measurement
 from capplan.estimation.observation import Observation, observe
 from capplan.estimation.prediction import Prediction, predict_rows

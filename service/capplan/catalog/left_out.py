@@ -16,22 +16,21 @@ from capplan.catalog.observations import ObservedRows
 from capplan.catalog.snapshot import CatalogSnapshot
 from capplan.errors import InvalidInputError
 from capplan.estimation.calibration import calibrate
-from capplan.estimation.corrections import Novelty as SiteNovelty
-from capplan.estimation.corrections import Reach
+from capplan.estimation.corrections import Novelty, Reach
+from capplan.estimation.estimate import within
 from capplan.estimation.evaluation import (
     Comparison,
     Coverage,
     ErrorStatistics,
     FigureFamily,
-    Novelty,
     error_statistics,
     figure_family,
     interval_coverage,
 )
 from capplan.estimation.fit import Fit
 from capplan.estimation.leave_out import folds_by, leave_out, reach_of
-from capplan.estimation.observation import Observation, batches, measured, predict, running, settle
-from capplan.estimation.site_selection import Selection, figures_of, select_sites
+from capplan.estimation.observation import Observation, batches, running, settle
+from capplan.estimation.site_selection import Selection, compared, figures_of, select_sites
 from capplan.estimation.situation import situation_of
 
 Progress = Callable[[str, int, int], None]
@@ -48,9 +47,9 @@ class By(StrEnum):
 
 _NOVELTY: Final = MappingProxyType(
     {
-        By.GPU: (Novelty.GPU_UNSEEN, SiteNovelty.GPU_UNSEEN),
-        By.MODEL: (Novelty.MODEL_UNSEEN, SiteNovelty.MODEL_UNSEEN),
-        By.SOURCE: (Novelty.SEEN, SiteNovelty.SEEN),
+        By.GPU: Novelty.GPU_UNSEEN,
+        By.MODEL: Novelty.MODEL_UNSEEN,
+        By.SOURCE: Novelty.SEEN,
     }
 )
 
@@ -154,7 +153,7 @@ def left_out(
 
     found = leave_out(fitted.fit, fitted.rows, fitted.sequences, fitted.selection, folds, refit)
     shown = [_name_of(by, observation) for observation in fitted.rows]
-    spans = np.array([fitted.reach[figures_of(o), _NOVELTY[by][1]] for o in fitted.rows]) * found.deviations
+    spans = np.array([fitted.reach[figures_of(o), _NOVELTY[by]] for o in fitted.rows]) * found.deviations
     corrected = _comparisons(fitted.rows, by, snapshot, found.corrected, spans)
     alone = _comparisons(fitted.rows, by, snapshot, found.step_model, spans)
     families = {}
@@ -178,10 +177,7 @@ def _refitted(fitted: Fitted, left: NDArray[np.bool_]) -> NDArray[np.float64]:
         coefficients = calibrate(kept, near=fitted.fit.coefficients).coefficients
     except ValueError as error:
         raise InvalidInputError.single("measurements", f"without one of what is left out, {error}") from None
-    groups = batches(fitted.rows)
-    settle(groups, coefficients)
-    result: NDArray[np.float64] = np.log(predict(groups, len(fitted.rows), coefficients) / measured(fitted.rows))
-    return result
+    return compared(fitted.rows, coefficients)[0]
 
 
 def _left_out_of(by: By, observation: Observation) -> str:
@@ -207,22 +203,22 @@ def _comparisons(
     for index, (observation, log, span) in enumerate(zip(rows, logs.tolist(), spans.tolist(), strict=True)):
         if math.isfinite(log):
             m = observation.measurement
-            predicted = m.value * math.exp(log)
+            predicted = within(m.value * math.exp(log), span)
             found[index] = Comparison(
                 row=index,
                 family=figure_family(observation.load, observation.metric),
                 metric=observation.metric,
                 concurrency=m.load_value,
                 measured=m.value,
-                predicted=predicted,
-                lower=predicted * math.exp(-span),
-                upper=predicted * math.exp(span),
+                predicted=predicted.value,
+                lower=predicted.lower,
+                upper=predicted.upper,
                 group=(m.source, m.model, m.sku),
                 engine=m.engine,
                 model_family=snapshot.models[m.model].family,
                 precision=m.weights,
                 provenance="",
-                novelty=_NOVELTY[by][0],
+                novelty=_NOVELTY[by],
                 bottleneck="",
             )
     return found

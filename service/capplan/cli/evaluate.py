@@ -70,15 +70,7 @@ def throughput(
         bool, typer.Option("--verbose", "-v", help="Print what every name and precision was taken for.")
     ] = False,
     output: flags.Output = flags.OutputFormat.TABLE,
-    database_url: Annotated[
-        str | None,
-        typer.Option(
-            "--database-url",
-            metavar="URL",
-            help="Database to take catalogue and measurements from. Default: CAPPLAN_DATABASE_URL, else what is "
-            "shipped.",
-        ),
-    ] = None,
+    database_url: flags.CatalogUrl = None,
 ) -> None:
     """Predict every row of a table of published figures, and print how far the predictions are off.
 

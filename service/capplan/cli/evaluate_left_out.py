@@ -41,14 +41,7 @@ def left_out(
         ),
     ] = None,
     output: flags.Output = flags.OutputFormat.TABLE,
-    database_url: Annotated[
-        str | None,
-        typer.Option(
-            "--database-url",
-            metavar="URL",
-            help="Database to take the measurements from. Default: CAPPLAN_DATABASE_URL, else what is shipped.",
-        ),
-    ] = None,
+    database_url: flags.CatalogUrl = None,
 ) -> None:
     """Leave every GPU, model and source out in turn, and print how far off they are predicted by all the others.
 

@@ -36,14 +36,7 @@ def memory(
         bool, typer.Option("--verbose", "-v", help="Print every row, measured beside predicted.")
     ] = False,
     output: flags.Output = flags.OutputFormat.TABLE,
-    database_url: Annotated[
-        str | None,
-        typer.Option(
-            "--database-url",
-            metavar="URL",
-            help="Database to take the catalogue from. Default: CAPPLAN_DATABASE_URL, else what is shipped.",
-        ),
-    ] = None,
+    database_url: flags.CatalogUrl = None,
 ) -> None:
     """Predict the weights and the KV cache of every start in a table of engine logs, and print how far off they are."""
     from capplan.catalog.evaluation_memory import evaluate_memory, predictions_table

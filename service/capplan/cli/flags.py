@@ -209,5 +209,15 @@ DatabaseUrl = Annotated[
     ),
 ]
 
+CatalogUrl = Annotated[
+    str | None,
+    typer.Option(
+        "--database-url",
+        metavar="URL",
+        help="Database to take catalogue and measurements from. Default: CAPPLAN_DATABASE_URL, else what is shipped.",
+    ),
+]
+"""Of commands that leave no database behind."""
+
 ADDRESS_DEFAULT: Final = DEFAULT_ADDRESS
 TIMEOUT_S_DEFAULT: Final = 30.0

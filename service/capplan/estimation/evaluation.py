@@ -11,6 +11,7 @@ from typing import Final
 
 import numpy as np
 
+from capplan.estimation.corrections import Novelty
 from capplan.estimation.observation import Load, Metric
 
 GroupKey = tuple[str, str, str]
@@ -57,22 +58,6 @@ def figure_family(load: Load, metric: Metric) -> FigureFamily:
     if metric is Metric.TOTAL:
         return FigureFamily.TOTAL_RATE
     return FigureFamily.OFFLINE if load is Load.OFFLINE else FigureFamily.OUTPUT_RATE
-
-
-class Novelty(StrEnum):
-    """What of a row the measurements that a prediction may rest on have not seen."""
-
-    SEEN = "gpu_and_model_seen"
-    GPU_UNSEEN = "gpu_unseen"
-    MODEL_UNSEEN = "model_unseen"
-    BOTH_UNSEEN = "gpu_and_model_unseen"
-
-
-def novelty_of(gpu_seen: bool, model_seen: bool) -> Novelty:
-    """The novelty of a row."""
-    if gpu_seen:
-        return Novelty.SEEN if model_seen else Novelty.MODEL_UNSEEN
-    return Novelty.GPU_UNSEEN if model_seen else Novelty.BOTH_UNSEEN
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from capplan.estimation.coefficients import Coefficients
 from capplan.estimation.corrections import NO_CORRECTIONS, Judgement
-from capplan.estimation.estimate import Provenance, estimate_replicas, provenance_of
+from capplan.estimation.estimate import Provenance, estimate_replicas, provenance_of, within
 from capplan.estimation.observation import Observation, batches, predict, running, settle
 from capplan.estimation.site_selection import figures_of, points_of_rows, time_sign
 from capplan.estimation.sites import Figures
@@ -73,12 +73,11 @@ def judged(
 def _prediction(
     uncorrected: float, observation: Observation, judgement: Judgement, bottleneck: str, fitted: Coefficients
 ) -> Prediction:
-    value = uncorrected * math.exp(time_sign(observation) * judgement.log_factor)
-    reach = judgement.log_reach
+    figure = within(uncorrected * math.exp(time_sign(observation) * judgement.log_factor), judgement.log_reach)
     return Prediction(
-        value,
-        None if reach is None else value * math.exp(-reach),
-        None if reach is None else value * math.exp(reach),
+        figure.value,
+        figure.lower,
+        figure.upper,
         provenance_of(observation.replica, fitted, judgement.nearness),
         judgement.distance if math.isfinite(judgement.distance) else None,
         bottleneck,
